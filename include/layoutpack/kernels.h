@@ -1,0 +1,45 @@
+/* The contract between the engine and the micro-kernels: one panel of words.
+ *
+ * A panel is a matrix of `rows` x `cols` words. Word (r, c) is written to dst + r * dst_rs + c * dst_cs; where
+ * r < valid_rows and c < valid_cols it is the word at src + r * src_rs + c * src_cs, elsewhere it is the fill word.
+ * A kernel reads nothing else, writes nothing else, accepts every alignment, and cannot fail. */
+#ifndef LAYOUTPACK_KERNELS_H
+#define LAYOUTPACK_KERNELS_H
+
+#include <stddef.h>
+
+/* Readable bytes behind lp_panel.fill: the fill word repeated. Words longer than this are stored once. */
+enum { LP_FILL_BYTES = 64 };
+
+typedef struct {
+    ptrdiff_t rows, cols;
+    ptrdiff_t valid_rows, valid_cols;
+    ptrdiff_t src_rs, src_cs; /* row and column stride, signed bytes */
+    ptrdiff_t dst_rs, dst_cs;
+    ptrdiff_t width; /* bytes of a word */
+    const char *fill;
+} lp_panel;
+
+typedef void (*lp_panel_fn)(char *dst, const char *src, const lp_panel *p);
+
+/* log2 of the word sizes that have kernels of their own: 1, 2, 4, 8 and 16 bytes. */
+enum { LP_WORDS = 5 };
+
+/* The kernels of one instruction set. */
+typedef struct {
+    const char *isa;
+    lp_panel_fn copy;                /* src_cs == dst_cs == width, any width: rows of contiguous bytes */
+    lp_panel_fn transpose[LP_WORDS]; /* src_rs == dst_cs == width: a matrix transposition */
+    lp_panel_fn strided[LP_WORDS];   /* any strides */
+    lp_panel_fn strided_any;         /* any strides, any width */
+} lp_kernels;
+
+extern const lp_kernels lp_kernels_scalar;
+
+/* Every instruction set that was built, best first, NULL at the end. */
+extern const lp_kernels *const lp_kernels_built[];
+
+/* Whether this processor and its operating system run the instruction set. */
+int lp_kernels_available(const lp_kernels *kernels);
+
+#endif

@@ -1,0 +1,47 @@
+/* What a plan looks like to the engine: groups of boxes, each box a nest of loops around one kind of panel.
+ *
+ * All strides and offsets are signed bytes. Nothing here owns memory and nothing below the plan can fail. */
+#ifndef LAYOUTPACK_PLAN_H
+#define LAYOUTPACK_PLAN_H
+
+#include <stddef.h>
+
+#include "layoutpack/kernels.h"
+
+/* More loops than any two arrays of 64 axes can need; the planner checks it. */
+enum { LP_MAX_LOOPS = 160 };
+
+typedef struct {
+    ptrdiff_t extent;
+    ptrdiff_t valid; /* iterations that have a source; the others are padding */
+    ptrdiff_t src_stride;
+    ptrdiff_t dst_stride;
+} lp_loop;
+
+/* A rectangle of the output with one affine map to the input. */
+typedef struct {
+    ptrdiff_t src_offset;
+    ptrdiff_t dst_offset;
+    const lp_loop *loops; /* the loops common to the group first */
+    const int *nest;      /* the loops around the panel, outermost first */
+    int n_nest;
+    int row, col; /* the loops of the panel, -1: none */
+    ptrdiff_t row_tile, col_tile;
+    ptrdiff_t width; /* bytes of one word */
+    lp_panel_fn kernel;
+    const char *fill; /* one word of padding, LP_FILL_BYTES readable */
+} lp_box;
+
+/* Boxes that share their first loops. A chunk of work is a range of the shared loops, with all boxes. */
+typedef struct {
+    ptrdiff_t src_offset;
+    ptrdiff_t dst_offset;
+    const lp_loop *loops;
+    const ptrdiff_t *steps; /* iterations of each shared loop in one chunk */
+    int n_loops;
+    int n_boxes;
+    const lp_box *boxes;
+    ptrdiff_t chunks;
+} lp_group;
+
+#endif

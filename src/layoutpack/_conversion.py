@@ -1,0 +1,246 @@
+"""What every conversion does: check the arguments, find the plan, run it."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, SupportsIndex, cast
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from layoutpack import _engine, _plan, _threads
+from layoutpack._arrays import (
+    Array,
+    as_input,
+    as_out,
+    check_cast,
+    check_out,
+    dense_strides,
+    empty,
+    fill_bytes,
+    share_memory,
+)
+from layoutpack.formats import BLOCK_KEYWORDS, Format, as_block, as_format, as_shape
+
+FormatLike = str | Format
+BlockArgument = int | tuple[int | None, int | None] | None
+Out = Array | tuple[Array]
+
+# A chunk of work: large enough that handing it out costs nothing, small enough that threads end together.
+_MIN_CHUNK_BYTES = 64 * 1024
+_CHUNKS_PER_CPU = 8
+_CPUS = _threads.affinity()
+
+
+class Conversion:
+    """A pair of formats bound to the shape of an input: everything about a conversion but strides and padding."""
+
+    __slots__ = ("_axes", "_name", "_programs", "itemsize", "nbytes", "shape", "src_shape", "strides")
+
+    def __init__(
+        self,
+        src: Format,
+        dst: Format,
+        src_shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...] | None = None,
+        channels: int | None = None,
+        blocks: tuple[BlockArgument, ...] = (None, None, None),
+    ) -> None:
+        src_axes, dst_axes = _plan.pair_axes(src, dst, len(src_shape))
+        src_given, dst_given = _split_blocks(src, dst, dict(zip(BLOCK_KEYWORDS, blocks, strict=True)))
+        in_shape = src.blocks_from_shape(src_shape)
+        for keyword, value in src_given.items():
+            if value is not None and in_shape.get(keyword, value) != value:
+                raise ValueError(
+                    f"{src.name} -> {dst.name}: {keyword}={value} differs from the block size {in_shape[keyword]} "
+                    f"of the input {src_shape}"
+                )
+        src_storage = src.bind(src_axes, src.block_sizes({**src_given, **in_shape}))
+        dst_storage = dst.bind(dst_axes, dst.block_sizes(dst_given, dtype))
+        extents = _plan.solve_extents(src_storage, dst_storage, src_shape, shape, channels)
+        self._name = f"{src.name} -> {dst.name}"
+        self.src_shape = src_shape
+        self.shape = dst_storage.shape(extents)
+        self.itemsize = dtype.itemsize
+        self.strides = dense_strides(self.shape, self.itemsize)
+        self.nbytes = math.prod(self.shape) * self.itemsize
+        self._axes = _plan.linear_axes(src_storage, dst_storage, extents)
+        self._programs: dict[Any, tuple[_engine.Program, bool]] = {}
+
+    def groups(self, src_strides: Sequence[int], dst_strides: Sequence[int]) -> list[_plan.Group]:
+        """The plan for these strides."""
+        chunk = max(_MIN_CHUNK_BYTES, self.nbytes // (_CHUNKS_PER_CPU * _CPUS))
+        return _plan.plan_groups(self._axes, src_strides, dst_strides, self.itemsize, chunk)
+
+    def program(self, src_strides: tuple[int, ...], dst_strides: tuple[int, ...], fill: bytes) -> _engine.Program:
+        """The plan for these strides, ready to run; kept for the next call."""
+        return self._bound(src_strides, dst_strides, fill)[0]
+
+    def moves_nothing(self, src_strides: tuple[int, ...], dst_strides: tuple[int, ...], fill: bytes) -> bool:
+        """Whether every element of the output has the address, counted from the first, that it has in the input."""
+        return self._bound(src_strides, dst_strides, fill)[1]
+
+    def _bound(
+        self, src_strides: tuple[int, ...], dst_strides: tuple[int, ...], fill: bytes
+    ) -> tuple[_engine.Program, bool]:
+        key = src_strides, dst_strides, fill
+        bound = self._programs.get(key)
+        if bound is None:
+            if len(self._programs) >= 64:  # a caller with ever new strides must not fill the memory
+                self._programs.clear()
+            groups = self.groups(src_strides, dst_strides)
+            bound = self._programs[key] = _engine.Program(groups, fill), _plan.is_identity(groups)
+        return bound
+
+    def run(self, src: Array, dst: Array, fill: bytes, threads: int | None) -> None:
+        """Fill `dst`, which was checked, from `src`."""
+        program = self.program(src.strides, dst.strides, fill)
+        program.run(dst, src, thread_number(self.nbytes, threads))
+
+    def __repr__(self) -> str:
+        return f"{self._name} for {self.src_shape}"
+
+
+def thread_number(nbytes: int, threads: int | None) -> int:
+    if threads is None:
+        if nbytes < _threads.SERIAL_BYTES:
+            return 1
+        threads = min(_threads.thread_count().number, nbytes // _threads.BYTES_PER_THREAD)
+    return threads if threads == 1 else _threads.usable(threads)
+
+
+def _split_blocks(
+    src: Format, dst: Format, given: dict[str, BlockArgument]
+) -> tuple[dict[str, int | None], dict[str, int | None]]:
+    """Who a block size is for: a pair names both sides, a number the destination, or the source if it alone has blocks."""
+    sides: tuple[dict[str, int | None], dict[str, int | None]] = {}, {}
+    for keyword, value in given.items():
+        if isinstance(value, tuple):
+            if len(value) != 2:
+                raise ValueError(f"{keyword}= must be one number or a pair (source, destination), got {value!r}")
+            pair = value
+        elif src.uses(keyword) and not dst.uses(keyword) or not dst.blocks:
+            pair = (value, None)
+        else:
+            pair = (None, value)
+        for side, v in zip(sides, pair, strict=True):
+            if v is not None:
+                side[keyword] = as_block(v, keyword, f"{src.name} -> {dst.name}")
+    return sides
+
+
+@lru_cache(maxsize=1024)
+def conversion_for(
+    src: FormatLike,
+    dst: FormatLike,
+    src_shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    shape: tuple[int, ...] | None,
+    channels: int | None,
+    blocks: tuple[BlockArgument, ...],
+) -> Conversion:
+    return Conversion(as_format(src), as_format(dst), src_shape, dtype, shape, channels, blocks)
+
+
+def convert(
+    name: str,
+    x: object,
+    src: FormatLike,
+    dst: FormatLike,
+    out: Out | None,
+    shape: Sequence[SupportsIndex] | None,
+    channels: SupportsIndex | None,
+    groups: SupportsIndex,
+    c0: BlockArgument,
+    n0: BlockArgument,
+    m0: BlockArgument,
+    fill: Any,
+    dtype: DTypeLike | None,
+    casting: str,
+    copy: bool | None,
+    threads: int | None,
+) -> Array:
+    """What every conversion does: check, plan, run."""
+    source = as_input(x, name)
+    if groups != 1:
+        check_groups(groups, name)
+    if threads is not None:
+        threads = _threads.as_thread_count(threads)
+    if copy is not True and copy is not False and copy is not None:
+        raise TypeError(f"{name}: copy= must be True, False or None, got {copy!r}")
+    result_dtype = source.dtype
+    if dtype is not None:
+        result_dtype = np.dtype(dtype)
+        check_cast(source.dtype, result_dtype, casting, name)
+    target = None
+    between = result_dtype
+    if out is not None:
+        if copy is not True:
+            raise TypeError(f"{name}: copy={copy} has no meaning with out=, which is always filled")
+        target = as_out(out, name)
+        check_cast(result_dtype, target.dtype, casting, name)
+        result_dtype = target.dtype
+        if shape is None and channels is None and _needs_shape(src, dst):
+            shape = target.shape
+    conversion = conversion_for(
+        src,
+        dst,
+        source.shape,
+        result_dtype,
+        None if shape is None else as_shape(shape, name),
+        None if channels is None else as_channels(channels, name),
+        (c0, n0, m0),
+    )
+    padding = fill_bytes(fill, result_dtype, name)
+    if target is not None:
+        check_out(target, conversion.shape, name)
+    elif copy is not True:
+        same = source.dtype == result_dtype
+        if same and conversion.moves_nothing(source.strides, conversion.strides, padding):
+            return _engine.view(source, conversion.shape, conversion.strides)
+        if copy is False:
+            raise ValueError(f"{name}: {conversion} with strides {source.strides} needs a copy, which copy=False forbids")
+    if target is None:
+        target = empty(conversion.shape, result_dtype)
+    elif share_memory(source, target):
+        if (
+            source.dtype == result_dtype
+            and source.ctypes.data == target.ctypes.data
+            and conversion.moves_nothing(source.strides, target.strides, padding)
+        ):
+            return target
+        source = source.copy()
+    if source.dtype != between:
+        source = source.astype(between, casting=cast(Any, casting))
+    if between != result_dtype:
+        source = source.astype(result_dtype, casting=cast(Any, casting))
+    conversion.run(source, target, padding, threads)
+    return target
+
+
+def check_groups(groups: SupportsIndex, name: str) -> None:
+    """Refuse any number of convolution groups but one."""
+    try:
+        n = operator.index(groups)
+    except TypeError:
+        raise TypeError(f"{name}: groups must be an int, got {groups!r}") from None
+    if n != 1:
+        raise ValueError(f"{name}: groups must be 1 (grouped formats are not supported yet), got {n}")
+
+
+def as_channels(channels: SupportsIndex, name: str) -> int:
+    try:
+        n = operator.index(channels)
+    except TypeError:
+        raise TypeError(f"{name}: channels must be an int, got {channels!r}") from None
+    if n < 0:
+        raise ValueError(f"{name}: channels must not be negative, got {n}")
+    return n
+
+
+def _needs_shape(src: FormatLike, dst: FormatLike) -> bool:
+    return as_format(dst).is_plain and not as_format(src).is_plain

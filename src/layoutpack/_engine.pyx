@@ -1,0 +1,398 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, freethreading_compatible=True
+"""The engine: runs the boxes of a plan over memory, on one thread or several.
+
+Below `Program.run` nothing can fail: shapes, strides and overlap were checked before, in Python.
+"""
+
+cimport cython
+cimport numpy as cnp
+from cpython.ref cimport Py_INCREF
+from cython.parallel cimport prange
+from libc.stdint cimport uintptr_t
+from libc.string cimport memcpy
+
+from layoutpack._kernels cimport (
+    LP_FILL_BYTES,
+    LP_MAX_LOOPS,
+    LP_WORDS,
+    lp_box,
+    lp_group,
+    lp_kernels,
+    lp_kernels_available,
+    lp_kernels_built,
+    lp_loop,
+    lp_panel,
+)
+
+import os
+
+import numpy as np
+
+cnp.import_array()
+
+cdef extern from *:
+    """
+    #ifdef _OPENMP
+    #include <omp.h>
+    enum { lp_openmp = _OPENMP };
+    #else
+    enum { lp_openmp = 0 };
+    static int omp_get_max_threads(void) { return 1; }
+    static int omp_in_parallel(void) { return 0; }
+    #endif
+    #if defined __clang__
+    #define LP_COMPILER "clang " __clang_version__
+    #elif defined __GNUC__
+    #define LP_COMPILER "gcc " __VERSION__
+    #elif defined _MSC_VER
+    #define LP_COMPILER "msvc"
+    #else
+    #define LP_COMPILER "unknown"
+    #endif
+    """
+    const int lp_openmp
+    const char *LP_COMPILER
+    int omp_get_max_threads() noexcept nogil
+    int omp_in_parallel() noexcept nogil
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_NewFromDescr(
+        object subtype, cnp.dtype descr, int nd, const cnp.npy_intp *dims, const cnp.npy_intp *strides,
+        void *data, int flags, object obj)
+    int PyArray_SetBaseObject(cnp.ndarray arr, object base) except -1
+
+ALIGNMENT = 64
+"""Bytes: a fresh array starts on a border of so many, one cache line and the widest vector."""
+
+MAX_LOOPS = LP_MAX_LOOPS
+OPENMP = lp_openmp
+COMPILER = LP_COMPILER.decode()
+
+
+# ---- instruction sets ---------------------------------------------------------------------------------------------
+
+cdef const lp_kernels *chosen = NULL
+
+
+def isa_built():
+    """Names of the instruction sets in this build, best first."""
+    cdef int i = 0
+    names = []
+    while lp_kernels_built[i] != NULL:
+        names.append(lp_kernels_built[i].isa.decode())
+        i += 1
+    return names
+
+
+def isa_available():
+    """Names of the built instruction sets that this processor runs, best first."""
+    cdef int i = 0
+    names = []
+    while lp_kernels_built[i] != NULL:
+        if lp_kernels_available(lp_kernels_built[i]):
+            names.append(lp_kernels_built[i].isa.decode())
+        i += 1
+    return names
+
+
+def isa_chosen():
+    """Name of the instruction set in use."""
+    return chosen.isa.decode()
+
+
+def _choose_isa(wanted):
+    global chosen
+    cdef int i = 0
+    available = isa_available()
+    if wanted and wanted not in available:
+        raise ImportError(
+            f"LAYOUTPACK_ISA={wanted!r} cannot be used: this build has {', '.join(isa_built())}, "
+            f"this processor runs {', '.join(available)}"
+        )
+    name = wanted or available[0]
+    while lp_kernels_built[i].isa.decode() != name:
+        i += 1
+    chosen = lp_kernels_built[i]
+
+
+_choose_isa(os.environ.get("LAYOUTPACK_ISA", "").strip().lower())
+
+
+# ---- the loop nest ------------------------------------------------------------------------------------------------
+
+cdef inline ptrdiff_t clip(ptrdiff_t n, ptrdiff_t high) noexcept nogil:
+    return 0 if n < 0 else high if n > high else n
+
+
+cdef void run_panel(
+    const lp_box *box, const ptrdiff_t *extents, int shared, bint dead, char *dst, const char *src, ptrdiff_t dst_at,
+    ptrdiff_t src_at
+) noexcept nogil:
+    """One panel, tile by tile: so many rows and columns at once that both sides stay in the first cache."""
+    cdef const lp_loop *row
+    cdef const lp_loop *col
+    cdef ptrdiff_t rows = 1, cols = 1, live_rows = 1, live_cols = 1, r = 0, c
+    cdef lp_panel p
+    p.width = box.width
+    p.fill = box.fill
+    p.src_rs = p.src_cs = p.dst_rs = p.dst_cs = 0
+    if box.col >= 0:
+        col = &box.loops[box.col]
+        cols = extents[box.col] if box.col < shared else col.extent
+        live_cols = cols if box.col < shared else col.valid
+        p.src_cs, p.dst_cs = col.src_stride, col.dst_stride
+    if box.row >= 0:
+        row = &box.loops[box.row]
+        rows = extents[box.row] if box.row < shared else row.extent
+        live_rows = rows if box.row < shared else row.valid
+        p.src_rs, p.dst_rs = row.src_stride, row.dst_stride
+    if dead:
+        live_rows = 0
+    while r < rows:
+        p.rows = min(box.row_tile, rows - r)
+        c = 0
+        while c < cols:
+            p.cols = min(box.col_tile, cols - c)
+            p.valid_rows = clip(live_rows - r, p.rows)
+            p.valid_cols = clip(live_cols - c, p.cols)
+            if p.valid_rows == 0 or p.valid_cols == 0:
+                # All padding: it has no source, and a pointer outside the input is never formed.
+                p.valid_rows = 0
+                box.kernel(dst + (dst_at + r * p.dst_rs + c * p.dst_cs), src, &p)
+            else:
+                box.kernel(dst + (dst_at + r * p.dst_rs + c * p.dst_cs), src + (src_at + r * p.src_rs + c * p.src_cs), &p)
+            c += box.col_tile
+        r += box.row_tile
+
+
+cdef void run_box(
+    const lp_box *box, const ptrdiff_t *extents, int shared, char *dst, const char *src, ptrdiff_t dst_at,
+    ptrdiff_t src_at
+) noexcept nogil:
+    """All panels of a box. `extents` are those of the shared loops in this chunk."""
+    cdef ptrdiff_t index[LP_MAX_LOOPS]
+    cdef ptrdiff_t extent[LP_MAX_LOOPS]
+    cdef ptrdiff_t valid[LP_MAX_LOOPS]
+    cdef const lp_loop *loop
+    cdef int k, dead = 0, inner = box.n_nest - 1
+    dst_at += box.dst_offset
+    src_at += box.src_offset
+    for k in range(box.n_nest):
+        index[k] = 0
+        loop = &box.loops[box.nest[k]]
+        extent[k] = extents[box.nest[k]] if box.nest[k] < shared else loop.extent
+        valid[k] = extent[k] if box.nest[k] < shared else loop.valid
+        dead += valid[k] == 0
+    while True:
+        run_panel(box, extents, shared, dead > 0, dst, src, dst_at, src_at)
+        k = inner
+        while k >= 0:
+            loop = &box.loops[box.nest[k]]
+            index[k] += 1
+            if index[k] < extent[k]:
+                dst_at += loop.dst_stride
+                src_at += loop.src_stride
+                dead += index[k] == valid[k]  # from here on this loop has no source
+                break
+            dst_at -= (extent[k] - 1) * loop.dst_stride
+            src_at -= (extent[k] - 1) * loop.src_stride
+            dead -= 0 < valid[k] < extent[k]
+            index[k] = 0
+            k -= 1
+        if k < 0:
+            return
+
+
+cdef struct job:
+    const lp_group *groups
+    char *dst
+    const char *src
+
+
+cdef void run_chunk(void *argument, ptrdiff_t chunk) noexcept nogil:
+    """One chunk of a job: a range of the shared loops of one group, with all its boxes."""
+    cdef const job *j = <const job *> argument
+    cdef const lp_group *group = j.groups
+    cdef ptrdiff_t extents[LP_MAX_LOOPS]
+    cdef ptrdiff_t count, at, src_at, dst_at
+    cdef int k
+    while chunk >= group.chunks:
+        chunk -= group.chunks
+        group += 1
+    src_at, dst_at = group.src_offset, group.dst_offset
+    for k in range(group.n_loops - 1, -1, -1):
+        count = (group.loops[k].extent + group.steps[k] - 1) // group.steps[k]
+        at = chunk % count * group.steps[k]
+        chunk //= count
+        extents[k] = min(group.steps[k], group.loops[k].extent - at)
+        src_at += at * group.loops[k].src_stride
+        dst_at += at * group.loops[k].dst_stride
+    for k in range(group.n_boxes):
+        run_box(&group.boxes[k], extents, group.n_loops, j.dst, j.src, dst_at, src_at)
+
+
+# ---- threads ------------------------------------------------------------------------------------------------------
+
+ctypedef void (*task_fn)(void *argument, ptrdiff_t chunk) noexcept nogil
+
+cdef void run_parallel(task_fn task, void *argument, ptrdiff_t chunks, int threads) noexcept nogil:
+    cdef ptrdiff_t k
+    for k in prange(chunks, num_threads=threads, schedule="dynamic", chunksize=1):
+        task(argument, k)
+
+
+cdef void run(task_fn task, void *argument, ptrdiff_t chunks, int threads) noexcept nogil:
+    """Run task(argument, k) for every chunk k: the only door to threads."""
+    cdef ptrdiff_t k
+    if threads > 1 and chunks > 1 and not omp_in_parallel():
+        run_parallel(task, argument, chunks, <int> min(<ptrdiff_t> threads, chunks))
+    else:
+        for k in range(chunks):
+            task(argument, k)
+
+
+def openmp_max_threads():
+    """The thread count that the caller's OpenMP settings allow at this moment."""
+    return omp_get_max_threads()
+
+
+# ---- programs -----------------------------------------------------------------------------------------------------
+
+@cython.final
+cdef class Program:
+    """A plan bound to strides, in the engine's own structures.
+
+    Parameters
+    ----------
+    groups : sequence of layoutpack._plan.Group
+        What to move.
+    fill : bytes
+        One element of padding.
+    """
+
+    cdef lp_group *groups
+    cdef int n_groups
+    cdef readonly ptrdiff_t chunks
+    cdef list blocks  # of memory, kept until the program dies
+
+    def __cinit__(self, groups, bytes fill):
+        self.blocks = []
+        self.n_groups = len(groups)
+        self.groups = <lp_group *> self.allocate(self.n_groups * sizeof(lp_group))
+        for i, group in enumerate(groups):
+            self.add_group(&self.groups[i], group, fill)
+
+    cdef void *allocate(self, size_t size) except NULL:
+        block = bytearray(size + 1)
+        self.blocks.append(block)
+        return <void *> <char *> block
+
+    cdef int add_loops(self, lp_loop *loops, source) except -1:
+        cdef int i
+        for i, (extent, valid, src, dst) in enumerate(source):
+            loops[i].extent, loops[i].valid, loops[i].src_stride, loops[i].dst_stride = extent, valid, src, dst
+        return 0
+
+    cdef int add_group(self, lp_group *group, source, bytes fill) except -1:
+        cdef int i, n = len(source.loops)
+        cdef lp_loop *loops = <lp_loop *> self.allocate(n * sizeof(lp_loop))
+        cdef ptrdiff_t *steps = <ptrdiff_t *> self.allocate(n * sizeof(ptrdiff_t))
+        cdef lp_box *boxes = <lp_box *> self.allocate(len(source.boxes) * sizeof(lp_box))
+        self.add_loops(loops, source.loops)
+        for i in range(n):
+            steps[i] = source.steps[i]
+        for i, box in enumerate(source.boxes):
+            self.add_box(&boxes[i], box, source.loops, fill)
+        group.src_offset, group.dst_offset = source.src_offset, source.dst_offset
+        group.loops, group.steps, group.n_loops = loops, steps, n
+        group.boxes, group.n_boxes = boxes, len(source.boxes)
+        group.chunks = source.chunks
+        self.chunks += group.chunks
+        return 0
+
+    cdef int add_box(self, lp_box *box, source, shared, bytes fill) except -1:
+        cdef int i, log2, n_nest = len(source.nest)
+        cdef ptrdiff_t width = source.width, ready = 0
+        all_loops = (*shared, *source.loops)
+        cdef lp_loop *loops = <lp_loop *> self.allocate(len(all_loops) * sizeof(lp_loop))
+        cdef int *nest = <int *> self.allocate(n_nest * sizeof(int))
+        cdef char *pattern = <char *> self.allocate(max(width, <ptrdiff_t> LP_FILL_BYTES))
+        if len(all_loops) > LP_MAX_LOOPS:
+            raise ValueError(f"a conversion needs {len(all_loops)} loops, the engine has {LP_MAX_LOOPS}")
+        self.add_loops(loops, all_loops)
+        for i in range(n_nest):
+            nest[i] = source.nest[i]
+        while ready < max(width, <ptrdiff_t> LP_FILL_BYTES):
+            memcpy(pattern + ready, <const char *> fill,
+                   min(<ptrdiff_t> len(fill), max(width, <ptrdiff_t> LP_FILL_BYTES) - ready))
+            ready += len(fill)
+        box.src_offset, box.dst_offset = source.src_offset, source.dst_offset
+        box.loops, box.nest, box.n_nest = loops, nest, n_nest
+        box.row, box.col = source.row, source.col
+        box.row_tile, box.col_tile = source.row_tile, source.col_tile
+        box.width, box.fill = width, pattern
+        log2 = width.bit_length() - 1 if width in (1, 2, 4, 8, 16) else LP_WORDS
+        if source.kernel == "copy":
+            box.kernel = chosen.copy
+        elif log2 == LP_WORDS:
+            box.kernel = chosen.strided_any
+        else:
+            box.kernel = chosen.transpose[log2] if source.kernel == "transpose" else chosen.strided[log2]
+        return 0
+
+    def run(self, cnp.ndarray dst not None, cnp.ndarray src not None, int threads):
+        """Fill `dst` from `src`. Their shapes, strides and item size are those the program was made for."""
+        cdef job j
+        j.groups = self.groups
+        j.dst = <char *> cnp.PyArray_DATA(dst)
+        j.src = <const char *> cnp.PyArray_DATA(src)
+        with nogil:
+            run(run_chunk, &j, self.chunks, threads)
+
+
+# ---- arrays -------------------------------------------------------------------------------------------------------
+
+cdef extern from "Python.h":
+    const Py_ssize_t PY_SSIZE_T_MAX
+
+
+def empty(tuple shape, cnp.dtype dtype not None, tuple strides):
+    """A fresh array on a 64-byte border: a slice of an array of NumPy's, so that tracemalloc sees it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : numpy.dtype
+    strides : tuple of int
+        Bytes, those of a dense array: no element lies further than the product of the shape.
+    """
+    size = dtype.itemsize
+    for n in shape:
+        size *= n
+        if size > PY_SSIZE_T_MAX - ALIGNMENT:
+            raise ValueError(f"an array of shape {shape} and dtype {dtype} is too big")
+    cdef cnp.ndarray base = np.empty(size + ALIGNMENT - 1, np.uint8)
+    cdef uintptr_t start = <uintptr_t> cnp.PyArray_DATA(base)
+    return make(base, <char *> ((start + 63) & ~<uintptr_t> 63), dtype, shape, strides)
+
+
+def view(cnp.ndarray base not None, tuple shape, tuple strides):
+    """A base-class array over the memory of `base`, from its first element on; writeable if `base` is."""
+    return make(base, <char *> cnp.PyArray_DATA(base), base.dtype, shape, strides)
+
+
+cdef object make(cnp.ndarray base, char *data, cnp.dtype dtype, tuple shape, tuple strides):
+    cdef cnp.npy_intp dims[64]
+    cdef cnp.npy_intp steps[64]
+    cdef int i, nd = len(shape)
+    if nd > 64:
+        raise ValueError(f"an array has at most 64 axes, the result needs {nd}")
+    for i in range(nd):
+        dims[i] = shape[i]
+        steps[i] = strides[i]
+    Py_INCREF(dtype)  # NewFromDescr takes the reference
+    array = PyArray_NewFromDescr(
+        np.ndarray, dtype, nd, dims, steps, data, cnp.PyArray_FLAGS(base) & cnp.NPY_ARRAY_WRITEABLE, None)
+    Py_INCREF(base)  # SetBaseObject takes this one
+    PyArray_SetBaseObject(array, base)
+    return array

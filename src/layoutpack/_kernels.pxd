@@ -1,0 +1,56 @@
+"""The C contracts of include/layoutpack, as Cython sees them."""
+
+cdef extern from "layoutpack/kernels.h" nogil:
+    const int LP_FILL_BYTES
+    const int LP_WORDS
+
+    ctypedef struct lp_panel:
+        ptrdiff_t rows, cols
+        ptrdiff_t valid_rows, valid_cols
+        ptrdiff_t src_rs, src_cs
+        ptrdiff_t dst_rs, dst_cs
+        ptrdiff_t width
+        const char *fill
+
+    ctypedef void (*lp_panel_fn)(char *dst, const char *src, const lp_panel *p) noexcept nogil
+
+    ctypedef struct lp_kernels:
+        const char *isa
+        lp_panel_fn copy
+        lp_panel_fn transpose[5]
+        lp_panel_fn strided[5]
+        lp_panel_fn strided_any
+
+    const lp_kernels *lp_kernels_built[]
+    int lp_kernels_available(const lp_kernels *kernels)
+
+cdef extern from "layoutpack/plan.h" nogil:
+    const int LP_MAX_LOOPS
+
+    ctypedef struct lp_loop:
+        ptrdiff_t extent
+        ptrdiff_t valid
+        ptrdiff_t src_stride
+        ptrdiff_t dst_stride
+
+    ctypedef struct lp_box:
+        ptrdiff_t src_offset
+        ptrdiff_t dst_offset
+        const lp_loop *loops
+        const int *nest
+        int n_nest
+        int row, col
+        ptrdiff_t row_tile, col_tile
+        ptrdiff_t width
+        lp_panel_fn kernel
+        const char *fill
+
+    ctypedef struct lp_group:
+        ptrdiff_t src_offset
+        ptrdiff_t dst_offset
+        const lp_loop *loops
+        const ptrdiff_t *steps
+        int n_loops
+        int n_boxes
+        const lp_box *boxes
+        ptrdiff_t chunks
