@@ -10,11 +10,11 @@ import os
 import ml_dtypes
 import numpy as np
 import pytest
+import reference
+from guard import Frame, assert_fresh, assert_same, canonical_strides, counted, filled, page_guarded
 from numpy.lib.stride_tricks import as_strided
 
 import layoutpack as lp
-import reference
-from guard import Frame, assert_fresh, assert_same, canonical_strides, counted, filled, page_guarded
 
 WORDS = ["u1", "u2", "u4", "u8"]
 # Formats with a to_ and a from_ function, with a logical shape that is ragged on every blocked axis.
@@ -195,7 +195,7 @@ def test_a_bgr_image_pytorch_92680():
     assert all(stride > 0 for stride in result.strides)
 
 
-@pytest.mark.parametrize("flips", itertools.product([1, -1], repeat=4))
+@pytest.mark.parametrize("flips", list(itertools.product([1, -1], repeat=4)))
 @pytest.mark.parametrize("dst", ["NHWC", "NCHW", "NC1HWC0", "FRACTAL_Z"])
 def test_every_combination_of_flips_open3d_4792_pytorch_92680(dst, flips):
     x = filled((2, 9, 3, 5), "u2")[tuple(slice(None, None, step) for step in flips)]

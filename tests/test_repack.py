@@ -1,16 +1,16 @@
-"""Every conversion against the oracle: formats, sizes, dtypes, strides, block sizes, out=, fill=, copy= and threads=."""
+"""Conversions against the oracle: formats, sizes, dtypes, strides, block sizes, out=, fill=, copy=, threads=."""
 
 import itertools
 
-import layoutpack as lp
 import ml_dtypes
 import numpy as np
 import pytest
+import reference
+from guard import Frame, assert_fresh, assert_same, counted, filled
 from hypothesis import given
 from hypothesis import strategies as st
 
-import reference
-from guard import Frame, assert_fresh, assert_same, counted, filled
+import layoutpack as lp
 
 SIZES = [0, 1, 2, 3, 7, 15, 16, 17, 31, 33]
 
@@ -533,7 +533,9 @@ def test_dtype_and_casting(old, new, casting, c0):
 
 def test_casting_into_a_strided_out():
     x = counted((2, 5, 3, 4), "i2")
-    target = Frame((2, 1, 3, 4, 8), "f8", order=(1, 4, 0, 3, 2), gaps=[0, 3, 8, 1, 0], flips=[True, False] * 2 + [False])
+    target = Frame(
+        (2, 1, 3, 4, 8), "f8", order=(1, 4, 0, 3, 2), gaps=[0, 3, 8, 1, 0], flips=[True, False] * 2 + [False]
+    )
     lp.to_nc1hwc0(x, target.array, c0=8)
     assert_same(target.array, reference.pack(x.astype("f8"), "NC1HWC0", "NCHW", c0=8))
     assert target.intact()

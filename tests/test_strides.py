@@ -40,16 +40,22 @@ DETECTORS = [
 # ---------------------------------------------------------------------- arrays
 
 
+class Untouched(np.ndarray):
+    """An array without memory behind its strides: a failing test must not print its elements."""
+
+    def __repr__(self):
+        return f"strided({self.shape}, {self.strides}, {self.dtype.str!r})"
+
+
 def strided(shape, strides, dtype="f4"):
-    """An array with exactly these byte strides. There is no memory behind them, so its elements must not be touched."""
-    dtype = np.dtype(dtype)
-    x = as_strided(np.zeros(1, dtype), shape, strides, writeable=False)
+    """An array with exactly these byte strides, whose elements must not be touched."""
+    x = as_strided(np.zeros(1, dtype), shape, strides, writeable=False).view(Untouched)
     assert (x.shape, x.strides) == (tuple(shape), tuple(strides))
     return x
 
 
 def numbered(shape, strides, dtype="i4"):
-    """An array with these element strides, none negative, over memory that counts 0, 1, 2 ... from its first element."""
+    """An array with these element strides, none negative, over memory that counts 0, 1, 2 ... from its start."""
     span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if n > 1)
     return as_strided(np.arange(span, dtype=dtype), shape, [s * np.dtype(dtype).itemsize for s in strides])
 
@@ -149,11 +155,8 @@ def test_number_of_torch_rows():
     assert len(TORCH) == 424
     empty = [row for row in TORCH if 0 in row["shape"]]
     assert len(empty) == 29
-    # The one deliberate difference: these are dense for us, and were not for PyTorch.
-    assert sum(not torch_answers(row)[0] for row in empty) == EMPTY_NOT_DENSE_IN_TORCH
-
-
-EMPTY_NOT_DENSE_IN_TORCH = 12
+    # The one deliberate difference: all of them are dense for us, and these not for PyTorch.
+    assert sum(not torch_answers(row)[0] for row in empty) == 17
 
 
 @each_torch_row
@@ -193,7 +196,7 @@ def test_storage_like_torch(row):
     if row["non_overlapping_and_dense"]:
         np.testing.assert_array_equal(lp.storage_order(x), np.arange(x.size))
     else:
-        with pytest.raises(ValueError, match="elements (overlap|leave gaps)"):
+        with pytest.raises(ValueError, match=r"elements (overlap|leave gaps)"):
             lp.storage_order(x)
 
 
@@ -253,9 +256,9 @@ def test_cases_from_bug_reports(row):
 
 
 @st.composite
-def arrays_by_strides(draw, ranks=st.integers(0, 6)):
+def arrays_by_strides(draw, least=0, most=6):
     """Arrays that are never touched: near-dense ones in a random order of axes, then a few strides spoilt."""
-    ndim = draw(ranks)
+    ndim = draw(st.integers(least, most))
     dtype = np.dtype(draw(st.sampled_from(["u1", "u2", "f4", "f8", "c16", "V5"])))
     shape = draw(st.lists(st.sampled_from([1, 1, 2, 3, 2, 3, 2, 3, 0]), min_size=ndim, max_size=ndim))
     orders = [list(range(ndim)), [0, *range(2, ndim), 1]] if ndim > 2 else [list(range(ndim))]
@@ -300,7 +303,7 @@ def test_detection(x):
     assert lp.suggest_memory_format(x) is (BY_RANK[ndim] if ordered else lp.contiguous_format)
 
 
-@given(arrays_by_strides(st.integers(3, 5)))
+@given(arrays_by_strides(3, 5))
 def test_facts_about_the_answers(x):
     formats = lp.memory_formats(x)
     if x.size and (x.shape[1] == 1 or math.prod(x.shape[2:]) == 1):
@@ -395,7 +398,7 @@ def test_row_major_with_channels_behind_is_channels_last(layout):
     assert lp.channels_last_strides(x.shape, layout=layout) == x.strides
 
 
-@given(arrays_by_strides(st.integers(3, 5)), st.data())
+@given(arrays_by_strides(3, 5), st.data())
 def test_layout_names_axes_in_any_order(x, data):
     axes = data.draw(st.permutations(range(x.ndim)))
     layout = "".join(LETTERS[x.ndim][axis] for axis in axes)
@@ -410,7 +413,7 @@ def test_layout_names_axes_in_any_order(x, data):
     assert [axes[axis] for axis in memory_order(x.ndim, layout=layout)] == list(order)
 
 
-@given(arrays_by_strides(st.integers(2, 4)), st.data())
+@given(arrays_by_strides(2, 4), st.data())
 def test_layout_without_batch_is_a_batch_of_one(x, data):
     letters = LETTERS[x.ndim + 1][1:]
     axes = data.draw(st.permutations(range(x.ndim)))
@@ -622,7 +625,7 @@ def test_storage_order(x):
     before = x.copy()
     places = oracle_storage(x)
     if places is None:
-        with pytest.raises(ValueError, match="elements (overlap|leave gaps)"):
+        with pytest.raises(ValueError, match=r"elements (overlap|leave gaps)"):
             lp.storage_order(x)
         return
     y = lp.storage_order(x)
@@ -648,9 +651,9 @@ def test_storage_offsets(x):
 
 def test_storage_faults_are_named():
     x = np.zeros((2, 3, 4), "f4")
-    with pytest.raises(ValueError, match="leave gaps: axis 1 has a stride of 16 bytes.* 12"):
+    with pytest.raises(ValueError, match=r"leave gaps: axis 1 has a stride of 16 bytes.* 12"):
         lp.storage_order(x[:, :, :3])
-    with pytest.raises(ValueError, match="overlap: axis 0 has a stride of 0 bytes.* 4"):
+    with pytest.raises(ValueError, match=r"overlap: axis 0 has a stride of 0 bytes.* 4"):
         lp.storage_order(np.broadcast_to(np.float32(1), (3,)))
     with pytest.raises(ValueError, match="overlap"):
         lp.storage_order(sliding_window_view(np.zeros(9), 3))
@@ -660,10 +663,8 @@ def test_storage_faults_are_named():
 
 def test_storage_offsets_of_a_packed_record():
     x = np.zeros((2, 4, 5, 3), [("p", "u1"), ("v", "f4")])["v"].transpose(0, 3, 1, 2)
-    with pytest.raises(ValueError, match="stride of axis 0, 300 bytes, is not a multiple of the item size 4.*'bytes'"):
+    with pytest.raises(ValueError, match=r"axis 1, 5 bytes, is not a multiple of the item size 4.*'bytes'"):
         lp.storage_offsets(x[:, :, :1])
-    with pytest.raises(ValueError, match="axis 1, 5 bytes"):
-        lp.storage_offsets(x[0, None])
     assert lp.storage_offsets(x, unit="bytes")[1, 2, 3, 4] == 300 + 10 + 225 + 60
     assert lp.storage_offsets(x[:1, :1, :1, :1]).tolist() == [[[[0]]]]  # strides of size-1 axes need not divide
     with pytest.raises(ValueError, match="unit must be 'elements' or 'bytes', got 'bits'"):
@@ -681,7 +682,16 @@ def test_storage_offsets_beyond_64_bits():
 # ---------------------------------------------------------------------- conversion
 
 DTYPES = ["?", "u1", "f2", "f4", ">f4", "f8", "c16", "M8[s]", "S3", "V5", [("a", "u1"), ("b", "f8")], "U4"]
-SHAPES = [(2, 3, 7), (2, 3, 5, 7), (2, 3, 4, 5, 6), (1, 3, 5, 7), (4, 1, 5, 6), (5, 17, 1, 1), (1, 1, 1), (2, 33, 16, 9)]
+SHAPES = [
+    (2, 3, 7),
+    (2, 3, 5, 7),
+    (2, 3, 4, 5, 6),
+    (1, 3, 5, 7),
+    (4, 1, 5, 6),
+    (5, 17, 1, 1),
+    (1, 1, 1),
+    (2, 33, 5, 9),
+]
 
 
 def check_converted(y, x, memory_format, layout=None):

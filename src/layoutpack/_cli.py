@@ -19,16 +19,15 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypedDict
 
 import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 import layoutpack as lp
-
-from . import _demo
-from .formats import FORMATS, Factor, Format, Storage, as_format
+from layoutpack import _demo
+from layoutpack.formats import BLOCK_KEYWORDS, FORMATS, Factor, Format, Storage, as_format
 
 Array = NDArray[Any]
 
@@ -37,7 +36,6 @@ EXPECTED = (OSError, ValueError, TypeError, OverflowError, MemoryError, EOFError
 
 MEMORY_FORMAT_RANKS = (3, 4, 5)
 NATURAL_ORDERS = {3: "NCL", 4: "NCHW", 5: "NCDHW"}
-BLOCK_OPTIONS = ("c0", "n0", "m0")
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -165,7 +163,7 @@ def add_bench_options(command: argparse.ArgumentParser) -> None:
 
 
 def add_common_options(command: argparse.ArgumentParser) -> None:
-    for option in BLOCK_OPTIONS:
+    for option in BLOCK_KEYWORDS:
         command.add_argument(f"--{option}", type=at_least(1), metavar="N", help=f"block size {option} in elements")
     command.add_argument("--threads", type=at_least(1), metavar="N", help="default: layoutpack's own choice")
 
@@ -240,10 +238,22 @@ def dtype(text: str) -> np.dtype[Any]:
     return found
 
 
-def block_sizes(arguments: argparse.Namespace, used_by: Format | None = None) -> dict[str, int]:
-    """The block sizes that were given, as keywords; with a format, only those that it leaves open."""
-    given = {option: getattr(arguments, option) for option in BLOCK_OPTIONS}
-    return {k: v for k, v in given.items() if v is not None and (used_by is None or used_by.uses(k))}
+class Blocks(TypedDict):
+    """Block sizes as keywords."""
+
+    c0: int | None
+    n0: int | None
+    m0: int | None
+
+
+def block_sizes(arguments: argparse.Namespace, used_by: Format | None = None) -> Blocks:
+    """The block sizes that were given; with a format, only those that it leaves open."""
+
+    def given(keyword: str) -> int | None:
+        size: int | None = getattr(arguments, keyword)
+        return size if used_by is None or used_by.uses(keyword) else None
+
+    return Blocks(c0=given("c0"), n0=given("n0"), m0=given("m0"))
 
 
 # ---- files ----
@@ -403,7 +413,7 @@ def fitting_formats(source: Format, rank: int) -> list[Format]:
     matrices = [row for row in FORMATS.values() if row.is_batched and len(row.named_axes) <= rank]
     if source.is_batched:
         return matrices
-    moved = as_format("".join((axes[0], *axes[2:], axes[1])))
+    moved = as_format("".join((axes[0], *axes[2:], *axes[1:2])))
     tensors = [row for row in FORMATS.values() if not row.is_batched and set(row.named_axes) == set(axes)]
     return [moved, *tensors, *matrices]
 
@@ -436,7 +446,7 @@ def run_bench(arguments: argparse.Namespace) -> int:
     else:
         x, out = lp.repack(plain, target, source, **blocks), plain.copy()
         numpy_call = numpy_way(out, target, x, source, packing=False)
-        blocks = {}  # the storage shows them
+        blocks = Blocks(c0=None, n0=None, m0=None)  # the storage shows them
     moved = x.nbytes + out.nbytes
     memory, copied = (noise((moved // 2,), np.dtype("u1")) for _ in range(2))
     calls: dict[str, Callable[[], object]] = {

@@ -217,7 +217,8 @@ def same_bytes(a: Array, b: Array) -> bool:
     """Whether two arrays have the same shape and type and, in row-major order, the same bytes (NaN included)."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    return np.array_equal(*(np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b)))
+    one, other = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
+    return np.array_equal(one, other)
 
 
 def best_times(calls: Mapping[str, Callable[[], object]], repeat: int, seconds: float = math.inf) -> dict[str, float]:
@@ -286,23 +287,16 @@ def draw(
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    style = {
-        "font.family": "DejaVu Sans",
-        "font.size": 9,
-        "axes.titlesize": 10.5,
-        "axes.titlelocation": "left",
-        "axes.titlepad": 8,
-        "text.color": INK,
-        "axes.labelcolor": INK,
-        "axes.edgecolor": "#9ca3af",
-        "xtick.color": INK,
-        "ytick.color": INK,
-    }
-    # The defaults first: the look must not depend on the matplotlibrc of whoever runs it.
-    with mpl.rc_context({**mpl.rcParamsDefault, **style, "backend": "agg"}):
-        figure = Figure(figsize=(11, 10.8), dpi=130, layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.12, h_pad=0.1)  # inches
+    with mpl.rc_context():
+        mpl.rcdefaults()  # the look must not depend on the matplotlibrc of whoever runs it
+        mpl.rc("font", family="DejaVu Sans", size=9)
+        mpl.rc("axes", titlesize=10.5, titlelocation="left", titlepad=8, labelcolor=INK, edgecolor="#9ca3af")
+        mpl.rc("text", color=INK)
+        mpl.rc("xtick", color=INK)
+        mpl.rc("ytick", color=INK)
+        figure = Figure(figsize=(11, 10.8), dpi=130, layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
         FigureCanvasAgg(figure)
         height, width, channels = photo.shape
         figure.suptitle(
@@ -310,7 +304,8 @@ def draw(
             fontsize=13,
             fontweight="bold",
         )
-        above, below = figure.subfigures(2, 1, height_ratios=[2.4, 1])
+        rows = figure.add_gridspec(2, 1, height_ratios=[2.4, 1])
+        above, below = figure.add_subfigure(rows[0]), figure.add_subfigure(rows[1])
         shown = centre(photo, PREVIEW)
         left, right = above.subplots(1, 2)
         draw_tiled_photo(left, shown, cropped=shown.shape != photo.shape)

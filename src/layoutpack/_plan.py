@@ -232,7 +232,7 @@ def _chains(storage: Storage, extents: Mapping[str, int]) -> dict[tuple[str, ...
         chain, rest = list(digits), list(members)
         # A last member that divides the block is a digit of its own: (H W C0) in blocks of 16 with C0 = 4 is
         # (H W) in blocks of 4, and C0.
-        while rest and len(chain) > 1:
+        while len(rest) > 1 and len(chain) > 1:
             inner, n = chain[-1], storage.extent(rest[-1], extents)
             if not n or chain[-2].block % (inner.block * n):
                 break
@@ -245,7 +245,7 @@ def _chains(storage: Storage, extents: Mapping[str, int]) -> dict[tuple[str, ...
         left = AxisChain(tuple(Digit(d.block // unit, d.at, d.times) for d in chain), room)
         if len(rest) == 1:
             where[rest[0]] = left
-        elif rest:
+        else:
             for member in rest:
                 if member.level is not None:
                     raise ValueError(
@@ -288,7 +288,7 @@ def _join(
                 f"{storage.name}: axes {_spell(key)} cannot be taken as one, since padding lies between them"
             )
         joined[:0] = [Digit(d.block * below, d.at, d.times) for d in chain.digits]
-        below *= extents[axis]
+        below *= max(extents[axis], 1)  # an empty axis has no digits that matter
     return AxisChain(tuple(joined))
 
 
