@@ -284,21 +284,21 @@ def test_dtype_of_ml_dtypes_that_is_not_installed(tmp_path, capsys, monkeypatch)
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "word"),
     [
-        (["--from", "NCDHW", "--to", "NDC1HWC0"], "NDC1HWC0|NCDHW|axes"),
+        (["--from", "NCDHW", "--to", "NDC1HWC0"], "NCDHW"),
+        (["--from", "NCHW16c", "--to", "NCHW"], "NCHW16c"),
         (["--from", "NCHW", "--to", "NHWC", "--dtype", "int8"], "cast"),
         (["--from", "NCHW", "--to", "NC1HWC0", "--n0", "8"], "n0"),
-        (["--from", "NCHW16c", "--to", "NCHW"], "."),
-        (["--from", "NCHW", "--to", "NC1HWC0", "--fill", "300", "--dtype", "int8"], "."),
-        (["--from", "NCHW", "--to", "NC1HWC0", "--c0", "9" * 30], "."),
+        (["--from", "NCHW", "--to", "NC1HWC0", "--fill", "1j"], "fill"),
+        (["--from", "NCHW", "--to", "NC1HWC0", "--shape", "1,2,2,2"], "C"),
+        (["--from", "NCHW", "--to", "NC1HWC0", "--c0", "9" * 30], "too big"),
     ],
 )
-def test_conversions_that_cannot_be(options, words, tmp_path, capsys):
+def test_conversions_that_cannot_be(options, word, tmp_path, capsys):
     path, out = saved(tmp_path / "x.npy", counted((1, 3, 2, 2))), tmp_path / "y.npy"
     assert main(["convert", path, str(out), *options]) == 1
-    message = error_line(capsys)
-    assert any(word in message for word in words.split("|"))
+    assert word in error_line(capsys)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npy"]
 
 

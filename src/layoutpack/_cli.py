@@ -117,7 +117,9 @@ def add_convert_options(command: argparse.ArgumentParser) -> None:
     add_common_options(command)
     command.add_argument("--shape", type=shape, metavar="N,C,...", help="shape to unpack to, in the order of --to")
     command.add_argument("--channels", type=at_least(0), metavar="N", help="number of channels to unpack to")
-    command.add_argument("--fill", type=number, metavar="V", help="value of the padding (default: zero bytes)")
+    command.add_argument(
+        "--fill", type=number, metavar="V", help="value of the padding, such as --fill=-1 (default: zero bytes)"
+    )
     command.add_argument("--dtype", type=dtype, metavar="T", help="type of the output (default: that of the input)")
     command.add_argument("--force", action="store_true", help="overwrite OUT.npy, which may be IN.npy")
 

@@ -359,10 +359,21 @@ def mark_tile(axes: Axes, left: float, top: float, number: int, colour: str) -> 
     from matplotlib.patches import Rectangle
     from matplotlib.patheffects import withStroke
 
-    axes.add_patch(Rectangle((left, top), C0, M0, facecolor="none", edgecolor=colour, linewidth=1.1))
+    # in_layout: hundreds of artists inside the axes must not be measured to place the axes.
+    frame = Rectangle((left, top), C0, M0, facecolor="none", edgecolor=colour, linewidth=1.1, in_layout=False)
+    axes.add_patch(frame)
     rim = [withStroke(linewidth=1.6, foreground="#000000b0")]
-    middle = (left + C0 / 2, top + M0 / 2)
-    axes.text(*middle, str(number), color=colour, fontsize=6, ha="center", va="center", path_effects=rim)
+    axes.text(
+        left + C0 / 2,
+        top + M0 / 2,
+        str(number),
+        color=colour,
+        fontsize=6,
+        ha="center",
+        va="center",
+        path_effects=rim,
+        in_layout=False,
+    )
 
 
 def draw_first_bytes(axes: Axes, photo: Pixels, results: Sequence[Result]) -> None:
