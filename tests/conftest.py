@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("default", deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
+settings.register_profile("thorough", settings.get_profile("default"), max_examples=5000)
 settings.load_profile("ci" if os.environ.get("CI") else "default")
 
 

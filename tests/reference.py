@@ -158,6 +158,13 @@ NATURAL = dict.fromkeys(MATRIX, "ND") | {
     "FRACTAL_Z_3D_TRANSPOSE": "NCDHW",
 }
 
+# The block sizes that the caller of a conversion chooses.
+BLOCKS = dict.fromkeys(("NC1HWC0", "NDC1HWC0"), ("c0",))
+BLOCKS |= dict.fromkeys(("FRACTAL_NZ", "FRACTAL_ZZ"), ("c0", "m0"))
+BLOCKS |= dict.fromkeys(
+    ("FRACTAL_ZN", "FRACTAL_NN", "FRACTAL_Z", "FRACTAL_Z_3D", "FRACTAL_Z_3D_TRANSPOSE"), ("c0", "n0")
+)
+
 # ---------------------------------------------------------------------- the map applied
 
 

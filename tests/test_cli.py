@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import signal
 import stat
@@ -412,7 +413,7 @@ def test_input_and_output_may_be_the_same_file(order, tmp_path):
     assert len(list(tmp_path.iterdir())) == 1
 
 
-@pytest.mark.parametrize("umask", [0o022, 0o077, 0o002])
+@pytest.mark.parametrize("umask", [0o022, 0o077])
 def test_permission_bits_follow_the_umask(umask, conversion):
     argv, old, _ = conversion
     old.unlink()
@@ -576,15 +577,15 @@ def test_info_of_raw_bytes(tmp_path, capsys):
 
 
 def test_info_reads_no_data(tmp_path, capsys):
-    """From a sparse file of 1 TiB."""
+    """From a sparse file of 64 GiB."""
     path = tmp_path / "x.npy"
     with open(path, "wb") as file:
-        file.write(npy("'|u1'", f"(1, {2**40})", data=b""))
+        file.write(npy("'|u1'", f"(1, {2**36})", data=b""))
         try:
-            file.truncate(file.tell() + 2**40)
+            file.truncate(file.tell() + 2**36)
         except OSError:
             pytest.skip("no sparse files here")
-    assert info(capsys, str(path))["size"] == f"{2**40:,} elements, {2**40:,} bytes"
+    assert info(capsys, str(path))["size"] == f"{2**36:,} elements, {2**36:,} bytes"
 
 
 # ---- verify ----
@@ -640,6 +641,8 @@ def test_verify_format_that_does_not_fit(tmp_path, capsys):
     fine, failed = capsys.readouterr().out.splitlines()[1:]
     assert fine.endswith(" ok")
     assert "FAILED" in failed
+    assert main(["verify", path, "--from", "NCHW"]) == 1
+    assert "--from NCHW does not name the axes" in error_line(capsys)
     path = saved(tmp_path / "vector.npy", counted((20,)))
     assert main(["verify", path]) == 1
     assert "at least 2 axes" in error_line(capsys)
@@ -699,13 +702,16 @@ def test_the_numpy_way_is_the_same_conversion(order, layout, extent):
 
 # ---- demo ----
 
-pillow = pytest.importorskip("PIL.Image", reason="needs layoutpack[demo]")
-pytest.importorskip("matplotlib", reason="needs layoutpack[demo]")
+needs_demo = pytest.mark.skipif(
+    any(importlib.util.find_spec(module) is None for module in ("matplotlib", "PIL")), reason="needs layoutpack[demo]"
+)
 
 
 def picture(path: Path, height: int, width: int, mode: str = "RGB") -> str:
+    from PIL import Image
+
     pixels = np.random.default_rng(1).integers(0, 256, (height, width, len(mode)), np.uint8)
-    pillow.fromarray(pixels.squeeze(-1) if mode == "L" else pixels).save(path)
+    Image.fromarray(pixels.squeeze(-1) if mode == "L" else pixels).save(path)
     return str(path)
 
 
@@ -714,8 +720,11 @@ def quick(monkeypatch):
     monkeypatch.setattr(_demo, "REPEATS", 1)
 
 
+@needs_demo
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (37, 50), (640, 33)])
 def test_demo_on_a_picture(height, width, quick, tmp_path, capsys):
+    from PIL import Image
+
     path = picture(tmp_path / "noise.png", height, width)
     folder = tmp_path / "new" / "folder"
     assert main(["demo", "--image", path, "--output", str(folder)]) == 0
@@ -723,17 +732,19 @@ def test_demo_on_a_picture(height, width, quick, tmp_path, capsys):
     for words in ("NHWC -> NC1HWC0", "FRACTAL_NZ", "channels-last", f"(1, {height}, {width}, 3)", "ms", str(folder)):
         assert words in out
 
-    pixels = np.asarray(pillow.open(path))
+    with Image.open(path) as opened:
+        pixels = np.asarray(opened)
     planes = pixels.transpose(2, 0, 1)
     same(folder / "nc1hwc0.npy", nc1hwc0(planes[None], 32))
     same(folder / "fractal_nz.npy", np.stack([fractal_nz(plane, 16, 32) for plane in planes]))
     same(folder / "channels_last.npy", pixels[None])
-    with pillow.open(folder / "layoutpack-demo.png") as drawn:
+    with Image.open(folder / "layoutpack-demo.png") as drawn:
         drawn.load()
         assert drawn.width > 1000
     assert len(list(folder.iterdir())) == 4
 
 
+@needs_demo
 def test_demo_on_the_default_photograph(quick, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["demo"]) == 0
@@ -745,20 +756,24 @@ def test_demo_on_the_default_photograph(quick, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "layoutpack-demo" / "layoutpack-demo.png").stat().st_size > 100_000
 
 
+@needs_demo
 @pytest.mark.parametrize("mode", ["L", "RGBA"])
 def test_photographs_become_rgb(mode, tmp_path):
     name, photo = _demo.load_photograph(Path(picture(tmp_path / "x.png", 5, 7, mode)))
     assert (name, photo.shape, photo.dtype) == ("x.png", (5, 7, 3), np.uint8)
 
 
+@needs_demo
 def test_photographs_stand_upright(tmp_path):
-    pixels = np.zeros((8, 16, 3), np.uint8)
-    exif = pillow.Exif()
+    from PIL import Image
+
+    exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned by a quarter
-    pillow.fromarray(pixels).save(tmp_path / "x.jpg", exif=exif)
+    Image.new("RGB", (16, 8)).save(tmp_path / "x.jpg", exif=exif)
     assert _demo.load_photograph(tmp_path / "x.jpg")[1].shape == (16, 8, 3)
 
 
+@needs_demo
 def test_demo_without_an_image(tmp_path, capsys):
     path = tmp_path / "x.png"
     folder = tmp_path / "out"
@@ -775,12 +790,14 @@ def test_demo_without_an_image(tmp_path, capsys):
     assert not folder.exists()
 
 
+@needs_demo
 def test_demo_that_cannot_write(quick, tmp_path, capsys):
     path = picture(tmp_path / "x.png", 4, 5)
     assert main(["demo", "--image", path, "--output", path]) == 1
     assert "File exists" in capsys.readouterr().err
 
 
+@needs_demo
 @pytest.mark.parametrize(
     ("function", "title"),
     [
@@ -804,6 +821,7 @@ def test_demo_that_finds_a_difference(function, title, tmp_path, monkeypatch, ca
     assert not (tmp_path / "out").exists()
 
 
+@needs_demo
 def test_demo_finds_right_values_in_the_wrong_memory(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(lp, "to_channels_last", lambda x, **keywords: x)
     path = picture(tmp_path / "x.png", 4, 5)

@@ -106,21 +106,21 @@ INPUTS = {
 }
 
 RANKS = {
-    "no axes": no(lp.to_nc1hwc0, zeros(), words=["NC1HWC0", "NCHW|N C H W", "4", "()"], out=NC1HWC0),
-    "one axis short": no(
-        lp.to_nc1hwc0, zeros(3, 4, 5), words=["NC1HWC0", "NCHW|N C H W", "4", "(3, 4, 5)"], out=NC1HWC0
+    "no axes": no(lp.to_nc1hwc0, zeros(), words=["NCHW", "N C H W", "4", "0"], out=NC1HWC0),
+    "one axis short": no(lp.to_nc1hwc0, zeros(3, 4, 5), words=["NCHW", "N C H W", "4", "3"], out=NC1HWC0),
+    "one axis long": no(lp.to_nc1hwc0, zeros(2, 20, 1, 3, 4), words=["NCHW", "N C H W", "4", "5"], out=NC1HWC0),
+    "a volume of four axes": no(lp.to_ndc1hwc0, IMAGE, words=["NCDHW", "N C D H W", "5", "4"]),
+    "a kernel of three axes": no(lp.to_fractal_z, zeros(3, 4, 5), words=["NCHW", "N C H W", "4", "3"], out=FZ),
+    "another order": no(lp.to_nc1hwc0, IMAGE, src="NCDHW", words=["NCDHW", "N C D H W", "5", "4"], out=NC1HWC0),
+    "too short for leading axes": no(lp.to_nc1hwc0, zeros(3, 4, 5), src="...NCHW", words=["NCHW", "4", "3"]),
+    "a vector as matrix": no(lp.to_fractal_nz, zeros(5), words=["FRACTAL_NZ", "H W", "2", "1", "reshape"], out=NZ),
+    "a vector as ZN": no(lp.to_fractal_zn, zeros(5), words=["FRACTAL_ZN", "H W", "2", "1", "reshape"]),
+    "a number as matrix": no(lp.to_fractal_zz, zeros(), words=["FRACTAL_ZZ", "H W", "2", "0"]),
+    "plain storage": no(lp.from_nc1hwc0, IMAGE, channels=20, words=["NC1HWC0", "N C1 H W C0", "5", "4"]),
+    "a plain matrix as tiles": no(
+        lp.from_fractal_nz, MATRIX, shape=(18, 20), words=["FRACTAL_NZ", "W1 H1 H0 W0", "4", "2"]
     ),
-    "one axis long": no(lp.to_nc1hwc0, zeros(2, 20, 1, 3, 4), words=["NC1HWC0", "4", "(2, 20, 1, 3, 4)"], out=NC1HWC0),
-    "a volume of four axes": no(lp.to_ndc1hwc0, IMAGE, words=["NDC1HWC0", "5", "(2, 20, 3, 4)"]),
-    "a kernel of three axes": no(lp.to_fractal_z, zeros(3, 4, 5), words=["FRACTAL_Z", "4", "(3, 4, 5)"], out=FZ),
-    "another order": no(lp.to_nc1hwc0, IMAGE, src="NCDHW", words=["NCDHW", "5", "(2, 20, 3, 4)"], out=NC1HWC0),
-    "too short for leading axes": no(lp.to_nc1hwc0, zeros(3, 4, 5), src="...NCHW", words=["4", "(3, 4, 5)"]),
-    "a vector as matrix": no(lp.to_fractal_nz, zeros(5), words=["FRACTAL_NZ", "2", "(5,)"], out=NZ),
-    "a vector as ZN": no(lp.to_fractal_zn, zeros(5), words=["FRACTAL_ZN", "2", "(5,)"]),
-    "a number as matrix": no(lp.to_fractal_zz, zeros(), words=["FRACTAL_ZZ", "2", "()"]),
-    "plain storage": no(lp.from_nc1hwc0, IMAGE, channels=20, words=["NC1HWC0", "5", "(2, 20, 3, 4)"]),
-    "a plain matrix as tiles": no(lp.from_fractal_nz, MATRIX, shape=(18, 20), words=["FRACTAL_NZ", "4", "(18, 20)"]),
-    "plain to plain": no(lp.repack, IMAGE, "NCDHW", "NDHWC", words=["NCDHW", "5", "(2, 20, 3, 4)"]),
+    "plain to plain": no(lp.repack, IMAGE, "NCDHW", "NDHWC", words=["NCDHW", "5", "4"]),
 }
 
 NAMES = {
@@ -144,6 +144,8 @@ BLOCKS = {
     "n0 of zero": no(lp.to_fractal_z, WEIGHT, n0=0, words=["n0", "0"], out=FZ),
     "m0 below zero": no(lp.to_fractal_nz, MATRIX, m0=-1, words=["m0", "-1"], out=NZ),
     "c0 of no integer": no(lp.to_nc1hwc0, IMAGE, c0=16.5, error=TypeError, words=["c0"], out=NC1HWC0),
+    "c0 that plain orders have not": no(lp.repack, IMAGE, "NCHW", "NHWC", c0=16, words=["c0", "16"]),
+    "n0 that images have not": no(lp.to_nc1hwc0, IMAGE, n0=16, words=["NC1HWC0", "n0", "16"], out=NC1HWC0),
     "c0 of text": no(lp.to_nc1hwc0, IMAGE, c0="16", error=TypeError, words=["c0"], out=NC1HWC0),
     "c0 beyond every memory": no(lp.to_nc1hwc0, IMAGE, c0=2**62, words=[], out=NC1HWC0),
     "c0 that the storage has not": no(
@@ -181,7 +183,7 @@ BACK = {
     "channels below zero": no(lp.from_nc1hwc0, PACKED, channels=-1, words=["-1"]),
     "channels of no integer": no(lp.from_nc1hwc0, PACKED, channels=20.5, error=TypeError, words=["channels"]),
     "channels of an empty storage": no(lp.from_nc1hwc0, zeros(2, 0, 3, 4, 16), channels=1, words=["C", "1", "0"]),
-    "channels of a matrix": no(lp.from_fractal_nz, TILES, channels=20, error=BOTH, words=["FRACTAL_NZ", "shape"]),
+    "channels of a matrix": no(lp.from_fractal_nz, TILES, channels=20, error=BOTH, words=["FRACTAL_NZ", "channels"]),
     "channels of weights": no(lp.from_fractal_z, ROWS, channels=20, error=BOTH, words=["FRACTAL_Z", "shape"]),
     "a shape of another rank": no(lp.from_nc1hwc0, PACKED, shape=(20, 3, 4), words=["4", "(20, 3, 4)"], out=NCHW),
     "a shape of another width": no(lp.from_nc1hwc0, PACKED, shape=(2, 20, 3, 5), words=["NC1HWC0", "W", "5", "4"]),
@@ -190,6 +192,10 @@ BACK = {
     "a shape in another order": no(lp.from_nc1hwc0, PACKED, shape=(2, 20, 3, 4), dst="NHWC", words=["NC1HWC0"]),
     "a shape below zero": no(lp.from_nc1hwc0, PACKED, shape=(2, -20, 3, 4), words=["-20"], out=NCHW),
     "a shape of no integers": no(lp.from_nc1hwc0, PACKED, shape="NCHW", error=TypeError, words=["shape"], out=NCHW),
+    "a shape that the input has not": no(
+        lp.to_nc1hwc0, IMAGE, shape=(2, 21, 3, 4), words=["C", "20", "21"], out=NC1HWC0
+    ),
+    "channels that the input has not": no(lp.to_nc1hwc0, IMAGE, channels=21, words=["C", "20", "21"], out=NC1HWC0),
     "shape and channels disagree": no(
         lp.from_nc1hwc0, PACKED, shape=(2, 20, 3, 4), channels=21, words=["20", "21"], out=NCHW
     ),
@@ -219,6 +225,8 @@ KEYWORDS = {
     "casting unknown": no(lp.to_nc1hwc0, IMAGE, dtype="f4", casting="maybe", words=["casting", "maybe"]),
     "a dtype of objects": no(lp.to_nc1hwc0, IMAGE, dtype=object, error=TypeError, words=["object"]),
     "no dtype": no(lp.to_nc1hwc0, IMAGE, dtype="float33", error=TypeError, words=["float33"]),
+    "no threads": no(lp.to_nc1hwc0, IMAGE, threads=0, words=["threads", "0"], out=NC1HWC0),
+    "threads of no integer": no(lp.to_nc1hwc0, IMAGE, threads=1.5, error=TypeError, words=["threads"], out=NC1HWC0),
     "an unknown keyword": no(lp.to_nc1hwc0, IMAGE, co=16, error=TypeError, words=["co"], out=NC1HWC0),
     "an unknown keyword of repack": no(lp.repack, IMAGE, "NCHW", "NHWC", co=16, error=TypeError, words=["co"]),
 }
@@ -293,17 +301,16 @@ OUTS = {
     "another block size": (TO, lambda: plain(2, 2, 3, 4, 16), {"c0": 10}, ValueError, ["(2, 2, 3, 4, 10)", *EXACT]),
     "no axes": (TO, lambda: plain(), {}, ValueError, [*EXACT, "()"]),
     "read-only": (TO, read_only, {}, ValueError, ["read-only|writeable"]),
-    "zero strides": (TO, lambda: windows((0, 0, 0, 0, 0)), {}, ValueError, ["out", "overlap"]),
-    "one zero stride": (TO, lambda: windows((192, 0, 64, 16, 1)), {}, ValueError, ["out", "overlap"]),
-    "overlapping windows": (TO, lambda: windows((384, 192, 64, 8, 1)), {}, ValueError, ["out", "overlap"]),
-    "equal strides": (TO, lambda: windows((384, 192, 64, 1, 1)), {}, ValueError, ["out", "overlap"]),
-    "axes that meet far out": (TO, lambda: windows((400, 200, 60, 16, 1)), {}, ValueError, ["out", "overlap"]),
+    "zero strides": (TO, lambda: windows((0, 0, 0, 0, 0)), {}, ValueError, ["out", "overlap|share memory"]),
+    "one zero stride": (TO, lambda: windows((192, 0, 64, 16, 1)), {}, ValueError, ["out", "overlap|share memory"]),
+    "overlapping windows": (TO, lambda: windows((384, 192, 64, 8, 1)), {}, ValueError, ["out", "overlap|share memory"]),
+    "equal strides": (TO, lambda: windows((384, 192, 64, 1, 1)), {}, ValueError, ["out", "overlap|share memory"]),
+    "axes that meet": (TO, lambda: windows((400, 200, 60, 16, 1)), {}, ValueError, ["out", "overlap|share memory"]),
     "another kind": (
         *(TO, lambda: plain(*PACKED.shape, dtype="i4"), {}),
         *(TypeError, ["float32", "int32", "same_kind"]),
     ),
     "objects": (TO, lambda: plain(*PACKED.shape, dtype=object), {}, TypeError, ["object"]),
-    "another dtype than dtype=": (TO, lambda: plain(*PACKED.shape), {"dtype": "f2"}, BOTH, ["float16", "float32"]),
     "copy=None": (TO, lambda: plain(*PACKED.shape), {"copy": None}, TypeError, ["copy", "out"]),
     "copy=False": (TO, lambda: plain(*PACKED.shape), {"copy": False}, TypeError, ["copy", "out"]),
     "too many channels": (FROM, lambda: plain(2, 33, 3, 4), {}, ValueError, ["33", "2"]),
@@ -330,6 +337,14 @@ def test_out_that_is_no_array(out):
     check(no(lp.to_nc1hwc0, IMAGE, error=BOTH, words=["out"]), out=out)
 
 
+def test_no_earlier_call_excuses_a_wrong_type():
+    """16.0 and True equal ints, so a cache of plans must not take them for 16 and 1."""
+    for good, bad in ((16, 16.0), (1, True), (20, 20.0)):
+        lp.to_nc1hwc0(IMAGE, c0=good)
+        with pytest.raises(BOTH, match="c0"):
+            lp.to_nc1hwc0(IMAGE, c0=bad)
+
+
 def test_a_refused_out_can_be_used_after_all():
     out = plain(*PACKED.shape)
     with pytest.raises(ValueError, match="c0"):
@@ -353,15 +368,14 @@ PATTERNS = {
     "an axis twice": (IMAGES, "N C1 H H W C0", CUT, "H"),
     "a block twice": (IMAGES, "N C1 C1 H W C0", CUT, "C1"),
     "an inner index forgotten": (IMAGES, "N C1 H W", CUT, "C0"),
-    "an outer index forgotten": (IMAGES, "N H W C0", CUT, "C1"),
     "cut and whole": (IMAGES, "N C C1 H W C0", CUT, "C"),
     "not cut": (IMAGES, "N C H W", CUT, "C"),
     "cut without a size": (IMAGES, "N C1 H W C0", {}, "C"),
-    "a level forgotten": (IMAGES, "N C1 H W C0", {"C": (4, 4)}, "C"),
+    "a level forgotten": (IMAGES, "N C2 C1 H W", {"C": (4, 4)}, "C0"),
     "a level too many": (IMAGES, "N C2 C1 H W C0", {"C": 16}, "C2"),
     "batch axes that the logical side has not": (IMAGES, "... N C1 H W C0", CUT, "..."),
     "batch axes lost": ("... H W", "H1 W H0", {"H": 4}, "..."),
-    "nothing at all": (IMAGES, "", CUT, ""),
+    "nothing at all": (IMAGES, "", CUT, "N"),
 }
 
 
@@ -369,12 +383,12 @@ PATTERNS = {
 def test_bad_patterns(logical, physical, blocks, place):
     with pytest.raises(ValueError, match=re.escape(place)) as caught:
         lp.Format("MINE", logical=logical, physical=physical, blocks=blocks)
-    assert physical in str(caught.value)
+    assert any(f"\n    {pattern}\n" in str(caught.value) for pattern in (logical, physical))
 
 
-@pytest.mark.parametrize("logical", ["N C C W", "N C1 H W", "(N C) H W", "N C H? W", ""])
+@pytest.mark.parametrize("logical", ["N C C W", "N C1 H W", "(N C) H W", "N C H? W", "N C ... W", ""])
 def test_bad_logical_sides(logical):
-    with pytest.raises(ValueError, match=re.escape(logical)):
+    with pytest.raises(ValueError, match=rf"(?s)MINE.*\n *{re.escape(logical)}\n *\^"):
         lp.Format("MINE", logical=logical, physical="N C1 H W C0", blocks=CUT)
 
 
@@ -406,7 +420,7 @@ HELPERS = {
     "packed_shape below zero": no(FORMAT.packed_shape, (2, -20, 3, 4), c0=16, words=["-20"]),
     "the function, neither": no(lp.packed_shape, IMAGE.shape, "NC1HWC0", error=TypeError, words=["c0", "dtype"]),
     "the function, unknown": no(lp.packed_shape, IMAGE.shape, "NC1HWC1", c0=16, words=["NC1HWC1"]),
-    "the function, a vector": no(lp.packed_shape, (5,), "FRACTAL_NZ", c0=16, words=["FRACTAL_NZ", "2", "(5,)"]),
+    "the function, a vector": no(lp.packed_shape, (5,), "FRACTAL_NZ", c0=16, words=["FRACTAL_NZ", "H W", "(5,)"]),
     "the function, no default": no(
         lp.packed_shape, IMAGE.shape, "NC1HWC0", dtype=ml_dtypes.float8_e4m3fn, words=["float8_e4m3fn", "c0"]
     ),

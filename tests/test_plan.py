@@ -4,11 +4,12 @@ import itertools
 import math
 from collections import Counter
 
-import layoutpack as lp
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+import layoutpack as lp
 from layoutpack import _engine, _plan
 from layoutpack._conversion import Conversion
 from layoutpack.formats import as_format
@@ -114,7 +115,12 @@ def test_number_of_boxes_of_a_reblocking(b1, b2, channels):
 
 @pytest.mark.parametrize(
     ("src", "dst", "shape"),
-    [("NHWC", "NHWC", (2, 5, 7, 3)), ("NC1HWC0", "NC1HWC0", (2, 32, 3, 5)), ("HWC", "HWC", (4, 5, 3)), ("ND", "ND", (3, 1, 4))],
+    [
+        ("NHWC", "NHWC", (2, 5, 7, 3)),
+        ("NC1HWC0", "NC1HWC0", (2, 32, 3, 5)),
+        ("HWC", "HWC", (4, 5, 3)),
+        ("ND", "ND", (3, 1, 4)),
+    ],
 )
 def test_same_bytes_become_one_copy(src, dst, shape):
     src, dst = as_format(src), as_format(dst)

@@ -23,18 +23,6 @@ FAMILIES = {
     "NCDHW": ["NCDHW", "NDHWC", "DHWCN", "NDC1HWC0", "FRACTAL_Z_3D", "FRACTAL_Z_3D_TRANSPOSE", "NCDHW16c", "nCdhw8c"],
     "ND": ["ND", "FRACTAL_NZ", "FRACTAL_ZZ", "FRACTAL_ZN", "FRACTAL_NN"],
 }
-# The block sizes that a caller chooses.
-BLOCKS = {
-    "NC1HWC0": ("c0",),
-    "NDC1HWC0": ("c0",),
-    "FRACTAL_Z": ("c0", "n0"),
-    "FRACTAL_Z_3D": ("c0", "n0"),
-    "FRACTAL_Z_3D_TRANSPOSE": ("c0", "n0"),
-    "FRACTAL_NZ": ("c0", "m0"),
-    "FRACTAL_ZZ": ("c0", "m0"),
-    "FRACTAL_ZN": ("c0", "n0"),
-    "FRACTAL_NN": ("c0", "n0"),
-}
 # Formats with functions of their own, and a shape that is ragged on every blocked axis.
 FUNCTIONS = {
     "NC1HWC0": (3, 21, 2, 5),
@@ -190,10 +178,32 @@ def test_tags_in_both_spellings(tvm, onednn, order):
         assert lp.packed_shape(x.shape, tag, src=order) == storage.shape
 
 
-@pytest.mark.parametrize(("row", "tag", "c0"), [("NC1HWC0", "nChw16c", 16), ("NC1HWC0_C04", "NCHW4c", 4)])
-def test_rows_that_equal_a_tag(row, tag, c0):
-    x = filled((2, 21, 3, 4), "f4")
-    assert_same(lp.repack(x, "NCHW", row, c0=c0), lp.repack(x, "NCHW", tag))
+@pytest.mark.parametrize(
+    ("name", "order", "row", "c0"),
+    [
+        ("nChw16c", "NCHW", "NC1HWC0", 16),
+        ("NCHW4c", "NCHW", "NC1HWC0_C04", 4),
+        ("aBcd32b", "ABCD", "NC1HWC0", 32),
+        ("BA16a16b", "AB", "FRACTAL_NZ", 16),
+        ("BA16a32b", "AB", "FRACTAL_NZ", 32),
+        ("AB16b16a", "AB", "FRACTAL_ZN", 16),
+        ("AB16a16b", "AB", "FRACTAL_ZZ", 16),
+        ("FRACTAL_NZ_C0_2", "ND", "FRACTAL_NZ", 2),
+        ("FRACTAL_NZ_C0_4", "ND", "FRACTAL_NZ", 4),
+        ("FRACTAL_NZ_C0_8", "ND", "FRACTAL_NZ", 8),
+        ("FRACTAL_NZ_C0_16", "ND", "FRACTAL_NZ", 16),
+        ("FRACTAL_NZ_C0_32", "ND", "FRACTAL_NZ", 32),
+    ],
+)
+def test_other_names_of_a_row(name, order, row, c0):
+    natural = reference.NATURAL[row]
+    x = filled((35, 21, 3, 4) if natural == "NCHW" else (35, 21), "f4")
+    storage = reference.pack(x, row, natural, c0=c0)
+    assert_same(lp.repack(x, order, name), storage)
+    assert_same(lp.repack(storage, name, order, shape=x.shape), x)
+    if order != "ABCD":  # letters that say nothing of channels or pixels
+        c0 = c0 if row in reference.BLOCKS else None
+        assert_same(lp.repack(storage, name, row, shape=x.shape, c0=c0), storage)
 
 
 def rows_of_images(i, z, b):
@@ -212,10 +222,21 @@ def fused(i, z, b):
     return [(i.c * z.a + i.a, z.c * z.a), (i.b, z.b)]
 
 
+def cut_group(i, z, b):
+    pixel, pixels = i.h * z.w + i.w, z.h * z.w
+    return [(i.n, z.n), (pixel // 4, -(-pixels // 4)), (i.c, z.c), (pixel % 4, 4)]
+
+
+def one_block(i, z, b):
+    return [(i.n, z.n), (i.h, z.h), (i.c, 8)]
+
+
 OWN_FORMATS = {
     "fused and blocked": (("N C H W", "(N H) C1 W C0", {"C": 5}), rows_of_images, "NCHW", (2, 12, 3, 4)),
     "several levels": (("O I", "O1 I2 I1 O0 I0", {"O": 3, "I": (4, 2)}), three_levels, "OI", (7, 19)),
     "batch axes": (("... H W", "... H1 W H0", {"H": 4}), bands, "...HW", (2, 3, 9, 5)),
+    "a group that is cut": (("N C H W", "N (H W)1 C (H W)0", {"(H W)": 4}), cut_group, "NCHW", (2, 3, 5, 7)),
+    "one block at most": (("N C H", "N H C0", {"C": 8}), one_block, "NCH", (2, 5, 3)),
     "no blocks": (("A B C", "(C A) B", {}), fused, "ABC", (2, 3, 4)),
     "symbolic": (("N C H W", "N C1 H W C0", {"C": "c0"}), reference.nc1hwc0, "NCHW", (2, 21, 3, 4)),
     "two symbols": (("N C", "C1 N1 N0 C0", {"C": "c0", "N": "n0"}), reference.fractal_z, "NC", (18, 21)),
@@ -271,6 +292,16 @@ def test_weights_between_two_and_three_dimensions():
     assert_same(lp.repack(volume, "FRACTAL_Z_3D", "NCHW", shape=x.shape), x)
 
 
+def test_images_that_are_stacks_of_matrices():
+    """The last two axes of NCHW are a matrix format's H and W, the others its leading axes."""
+    x = filled((2, 20, 18, 21), "u2")
+    image, tiles = reference.pack(x, "NC1HWC0", "NCHW"), reference.pack(x, "FRACTAL_NZ", "ND")
+    assert_same(lp.repack(image, "NC1HWC0", "FRACTAL_NZ", channels=20), tiles)
+    assert_same(lp.repack(image, "NC1HWC0", "FRACTAL_NZ", shape=x.shape), tiles)
+    assert_same(lp.repack(tiles, "FRACTAL_NZ", "NC1HWC0", shape=x.shape), image)
+    assert_same(lp.repack(tiles, "FRACTAL_NZ", "NCHW", shape=x.shape), x)
+
+
 @pytest.mark.parametrize("leading", [(), (1,), (3,), (2, 3), (0,), (2, 1, 2)])
 @pytest.mark.parametrize(
     ("fmt", "order", "shape"),
@@ -305,7 +336,9 @@ def test_matrices_take_any_leading_axes(fmt, leading):
 @pytest.mark.parametrize("fmt", FAMILIES["ND"][1:])
 def test_matrices_take_the_last_two_axes_whatever_their_names(fmt, src, ndim):
     x = filled((2, 3, 17, 35)[4 - ndim :], "u2")
-    assert_same(to(fmt)(x, src=src), reference.pack(x, fmt, "ND"))
+    storage = reference.pack(x, fmt, "ND")
+    assert_same(to(fmt)(x, src=src), storage)
+    assert_same(back(fmt)(storage, dst=src, shape=x.shape), x)
 
 
 # ---------------------------------------------------------------------- block sizes
@@ -334,12 +367,12 @@ def test_the_shape_of_a_blocked_destination_is_in_its_own_order(channels):
     assert_same(lp.repack(image, "NC1HWC0", "NHWC4c", shape=(18, 3, 2, channels)), tag)
 
 
-@pytest.mark.parametrize("fmt", BLOCKS)
+@pytest.mark.parametrize("fmt", reference.BLOCKS)
 @pytest.mark.parametrize("edges", [(1, 1), (4, 5), (7, 32), (48, 3)])
 def test_block_sizes_are_read_from_packed_storage(fmt, edges):
     order = reference.NATURAL[fmt]
     x = filled({4: (18, 21, 2, 3), 5: (18, 21, 2, 1, 3), 2: (35, 21)}[len(order)], "u2")
-    blocks = dict(zip(BLOCKS[fmt], edges, strict=False))
+    blocks = dict(zip(reference.BLOCKS[fmt], edges, strict=False))
     storage = reference.pack(x, fmt, order, **blocks)
     assert_same(lp.repack(x, order, fmt, **blocks), storage)
     assert_same(lp.repack(storage, fmt, order, shape=x.shape), x)
@@ -368,7 +401,9 @@ def logical_arrays(draw, ndim):
 
 
 def block_choices(fmt):
-    return st.fixed_dictionaries({name: st.sampled_from([1, 4, 5, 7, 16, 32]) for name in BLOCKS.get(fmt, ())})
+    return st.fixed_dictionaries(
+        {name: st.sampled_from([1, 4, 5, 7, 16, 32]) for name in reference.BLOCKS.get(fmt, ())}
+    )
 
 
 @pytest.mark.parametrize("order", FAMILIES)
@@ -421,7 +456,7 @@ def test_any_overlap_of_input_and_out(data):
     storage = reference.pack(inside(memory, shape, order, offset), dst, "NCHW", c0=4, n0=4)
     inside(expected, target_shape, out_order, out_offset)[...] = storage
     out = inside(memory, target_shape, out_order, out_offset)
-    blocks = dict.fromkeys(BLOCKS.get(dst, ()), 4)
+    blocks = dict.fromkeys(reference.BLOCKS.get(dst, ()), 4)
     assert lp.repack(inside(memory, shape, order, offset), "NCHW", dst, out, **blocks) is out
     assert_same(memory, expected)
 
@@ -437,7 +472,7 @@ LARGE = [
     ("NHWC", "NHWC", (5, 200, 201, 5), "u4", "NHWC"),
     ("NCDHW", "NDC1HWC0", (1, 19, 7, 90, 91), "u8", "NCDHW"),
     ("OIHW", "FRACTAL_Z", (129, 257, 5, 5), "f4", "OIHW"),
-    ("FRACTAL_Z", "OIHW", (129, 257, 5, 5), "u2", "OIHW"),
+    ("FRACTAL_Z", "OIHW", (129, 257, 5, 7), "u4", "OIHW"),
     ("ND", "FRACTAL_NZ", (1000, 1501), "u2", "ND"),
     ("FRACTAL_ZN", "ND", (3, 701, 703), "c16", "ND"),
     ("NCHW", "NCHW8c", (1, 33, 160, 161), "V3", "NCHW"),
@@ -451,7 +486,7 @@ def test_large_arrays_are_the_same_for_every_thread_count(src, dst, shape, dtype
     source, expected = reference.pack(x, src, order), reference.pack(x, dst, order)
     axes = own_order(dst, order)
     keywords = {} if is_plain(src) else {"shape": transposed(x, order, axes).shape}
-    keywords |= {"c0": 16} if dst in BLOCKS else {}
+    keywords |= {"c0": 16} if dst in reference.BLOCKS else {}
     for threads in (1, 2, 3, None):
         assert_same(lp.repack(source, src, dst, threads=threads, **keywords), expected)
 
@@ -531,6 +566,14 @@ def test_dtype_and_casting(old, new, casting, c0):
     assert_same(lp.from_nc1hwc0(storage, channels=35, dtype=new, casting=casting), x.astype(new))
 
 
+def test_dtype_on_the_way_to_out():
+    """As ufuncs do: the values take the dtype asked for, then the dtype of out."""
+    x = np.float32([[1.0001, 2.5], [3.75, 1 / 3]])
+    out = np.zeros((2, 2), np.float64)
+    lp.repack(x, "AB", "BA", out, dtype="f2")
+    assert_same(out, x.astype("f2").astype("f8").T)
+
+
 def test_casting_into_a_strided_out():
     x = counted((2, 5, 3, 4), "i2")
     target = Frame(
@@ -599,6 +642,15 @@ def test_a_copy_where_the_bytes_differ(x, src, dst, keywords):
         lp.repack(x, src, dst, copy=False, **keywords)
 
 
+def test_a_view_is_as_writeable_as_its_base():
+    x = counted((2, 4, 5, 16))
+    view = lp.to_nc1hwc0(x[:1], src="NHWC", copy=None)
+    view[...] = 7
+    assert (x[0] == 7).all()
+    x.flags.writeable = False
+    assert not lp.to_nc1hwc0(x[:1], src="NHWC", copy=None).flags.writeable
+
+
 def test_functions_never_alias_by_default():
     x = counted((2, 4, 5, 16))
     packed = lp.to_nc1hwc0(x, src="NHWC")
@@ -626,6 +678,20 @@ def test_out_is_returned_itself(fmt, shape):
         unpacked = np.empty_like(x).view(kind)
         assert back(fmt)(out, out=unpacked) is unpacked  # whose shape is the logical shape
         assert_same(unpacked, x)
+
+
+@each_function
+def test_every_way_to_state_the_logical_shape(fmt, shape):
+    """shape=, channels= and out= may be combined freely as long as they agree."""
+    x, order = filled(shape, "f4"), reference.NATURAL[fmt]
+    storage = reference.pack(x, fmt, order)
+    said = {"shape": shape, "out": np.empty_like(x)} | ({"channels": shape[1]} if order != "ND" else {})
+    for count in (1, 2, 3):
+        for names in itertools.combinations(said, count):
+            if names == ("channels",) and fmt.startswith("FRACTAL"):
+                continue  # hides N as well
+            said["out"].fill(0)
+            assert_same(back(fmt)(storage, **{name: said[name] for name in names}), x)
 
 
 def test_out_with_axes_that_interleave_without_overlap():
@@ -693,6 +759,15 @@ def test_inputs_that_are_not_plain_arrays(wrap):
 def test_strided_dlpack_input(dtype):
     x = filled((4, 6, 6, 10), dtype)[::2, 1::2].transpose(0, 3, 1, 2)
     assert_same(lp.to_nc1hwc0(OnlyDLPack(x), c0=16), reference.pack(x, "NC1HWC0", "NCHW"))
+
+
+def test_numbers_that_are_not_python_ints():
+    x = counted((2, 20, 3, 4))
+    storage = reference.pack(x, "NC1HWC0", "NCHW", c0=8)
+    assert_same(lp.to_nc1hwc0(x, c0=np.int16(8), groups=np.int64(1)), storage)
+    assert_same(lp.from_nc1hwc0(storage, channels=np.uint8(20)), x)
+    assert_same(lp.from_nc1hwc0(storage, shape=np.array(x.shape)), x)
+    assert_same(lp.from_nc1hwc0(storage, shape=list(x.shape)), x)
 
 
 def test_the_input_is_never_written():

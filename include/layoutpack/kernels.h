@@ -17,17 +17,17 @@ typedef struct {
     ptrdiff_t src_rs, src_cs; /* row and column stride, signed bytes */
     ptrdiff_t dst_rs, dst_cs;
     ptrdiff_t width; /* bytes of a word */
-    const char *fill;
+    const char* fill;
 } lp_panel;
 
-typedef void (*lp_panel_fn)(char *dst, const char *src, const lp_panel *p);
+typedef void (*lp_panel_fn)(char* dst, const char* src, const lp_panel* p);
 
 /* log2 of the word sizes that have kernels of their own: 1, 2, 4, 8 and 16 bytes. */
 enum { LP_WORDS = 5 };
 
 /* The kernels of one instruction set. */
 typedef struct {
-    const char *isa;
+    const char* isa;
     lp_panel_fn copy;                /* src_cs == dst_cs == width, any width: rows of contiguous bytes */
     lp_panel_fn transpose[LP_WORDS]; /* src_rs == dst_cs == width: a matrix transposition */
     lp_panel_fn strided[LP_WORDS];   /* any strides */
@@ -37,9 +37,9 @@ typedef struct {
 extern const lp_kernels lp_kernels_scalar;
 
 /* Every instruction set that was built, best first, NULL at the end. */
-extern const lp_kernels *const lp_kernels_built[];
+extern const lp_kernels* const lp_kernels_built[];
 
 /* Whether this processor and its operating system run the instruction set. */
-int lp_kernels_available(const lp_kernels *kernels);
+int lp_kernels_available(const lp_kernels* kernels);
 
 #endif

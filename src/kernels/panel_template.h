@@ -9,27 +9,27 @@ typedef struct {
     unsigned char bytes[WORD_BYTES];
 } LP_NAME(word);
 
-static inline void LP_NAME(move)(char *dst, const char *src) {
+static inline void LP_NAME(move)(char* dst, const char* src) {
     LP_NAME(word) w;
     memcpy(&w, src, sizeof w);
     memcpy(dst, &w, sizeof w);
 }
 
-static void LP_NAME(strided)(char *dst, const char *src, const lp_panel *p) {
+static void LP_NAME(strided)(char* dst, const char* src, const lp_panel* p) {
     for (ptrdiff_t r = 0; r < p->valid_rows; r++) {
-        char *d = dst + r * p->dst_rs;
-        const char *s = src + r * p->src_rs;
+        char* d = dst + r * p->dst_rs;
+        const char* s = src + r * p->src_rs;
         for (ptrdiff_t c = 0; c < p->valid_cols; c++) LP_NAME(move)(d + c * p->dst_cs, s + c * p->src_cs);
     }
     fill_rest(dst, p);
 }
 
 /* Four source words of a column go to four rows: a cache line is read once for four rows instead of once for each. */
-static void LP_NAME(transpose)(char *dst, const char *src, const lp_panel *p) {
+static void LP_NAME(transpose)(char* dst, const char* src, const lp_panel* p) {
     ptrdiff_t r = 0;
     for (; r + 4 <= p->valid_rows; r += 4) {
-        char *d = dst + r * p->dst_rs;
-        const char *s = src + r * WORD_BYTES;
+        char* d = dst + r * p->dst_rs;
+        const char* s = src + r * WORD_BYTES;
         for (ptrdiff_t c = 0; c < p->valid_cols; c++) {
             LP_NAME(word) w[4];
             memcpy(w, s + c * p->src_cs, sizeof w);

@@ -13,7 +13,7 @@ from layoutpack import _engine
 Array = NDArray[Any]
 
 # Steps of NumPy's overlap solver: ordinary views take a few, and nobody waits for the rest.
-_OVERLAP_WORK = 100_000
+_OVERLAP_WORK: Any = 100_000  # typeshed of NumPy knows only 0 and -1
 
 
 def as_input(x: object, name: str) -> Array:
@@ -29,7 +29,9 @@ def as_input(x: object, name: str) -> Array:
     else:
         array = np.asarray(x)
     if array.dtype.hasobject:
-        raise TypeError(f"{name}: dtype {array.dtype} holds Python objects, whose bytes cannot be moved; convert it first")
+        raise TypeError(
+            f"{name}: dtype {array.dtype} holds Python objects, whose bytes cannot be moved; convert it first"
+        )
     if not array.dtype.itemsize:
         raise TypeError(f"{name}: dtype {array.dtype} has elements of no bytes")
     return array
@@ -62,7 +64,9 @@ def as_out(out: object, name: str) -> Array:
 def check_out(out: Array, shape: tuple[int, ...], name: str) -> None:
     """Refuse an `out` of the wrong shape, one that cannot be written, or one that overlaps itself."""
     if out.shape != shape:
-        raise ValueError(f"{name}: out= must have the shape {shape}, got {out.shape}{_first_difference(shape, out.shape)}")
+        raise ValueError(
+            f"{name}: out= must have the shape {shape}, got {out.shape}{_first_difference(shape, out.shape)}"
+        )
     if not out.flags.writeable:
         raise ValueError(f"{name}: out= is read-only")
     if overlaps_itself(out):
@@ -116,7 +120,7 @@ def _overlaps_exactly(a: Array) -> bool:
 
 
 def dense_strides(shape: Sequence[int], itemsize: int, order: Sequence[int] | None = None) -> tuple[int, ...]:
-    """Canonical byte strides of a dense array; `order` lists the axes from slowest to fastest, row-major if left out."""
+    """Canonical byte strides of a dense array; `order`: axes from slowest to fastest, row-major if left out."""
     axes = range(len(shape)) if order is None else order
     strides = [0] * len(shape)
     step = itemsize
@@ -144,4 +148,3 @@ def fill_bytes(fill: Any, dtype: np.dtype[Any], name: str) -> bytes:
     if value.shape:
         raise ValueError(f"{name}: fill= must be one value, got an array of shape {value.shape}")
     return value.tobytes()
-

@@ -291,11 +291,11 @@ def write_npy(path: Path, array: Array, *, force: bool) -> None:
     temporary = target.with_name(f".layoutpack-{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:  # not mkstemp: the permission bits are to follow the umask
+            if force and target.exists():
+                shutil.copymode(target, temporary)  # overwriting a private file must not publish it, not for a moment
             npy.write_array(Sink(file), array, allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())
-        if force and target.exists():
-            shutil.copymode(target, temporary)  # overwriting a private file must not publish it
         publish(temporary, target, force)
     finally:
         temporary.unlink(missing_ok=True)
@@ -400,6 +400,8 @@ def run_verify(arguments: argparse.Namespace) -> int:
     if x.ndim < 2:
         raise ValueError(f"{arguments.file}: at least 2 axes are needed, got shape {x.shape}")
     source = arguments.source or as_format(NATURAL_ORDERS.get(x.ndim, "ND"))
+    if not source.is_batched and len(source.named_axes) != x.ndim:
+        raise ValueError(f"{arguments.file}: --from {source.name} does not name the axes of shape {x.shape}")
     outcomes = [
         (target.name, *round_trip(x, source, target, arguments))
         for target in arguments.targets or fitting_formats(source, x.ndim)

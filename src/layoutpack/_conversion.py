@@ -50,7 +50,7 @@ class Conversion:
         channels: int | None = None,
         blocks: tuple[BlockArgument, ...] = (None, None, None),
     ) -> None:
-        src_axes, dst_axes = _plan.pair_axes(src, dst, len(src_shape))
+        src_axes, dst_axes = _plan.pair_axes(src, dst, src_shape)
         src_given, dst_given = _split_blocks(src, dst, dict(zip(BLOCK_KEYWORDS, blocks, strict=True)))
         in_shape = src.blocks_from_shape(src_shape)
         for keyword, value in src_given.items():
@@ -116,14 +116,14 @@ def thread_number(nbytes: int, threads: int | None) -> int:
 def _split_blocks(
     src: Format, dst: Format, given: dict[str, BlockArgument]
 ) -> tuple[dict[str, int | None], dict[str, int | None]]:
-    """Who a block size is for: a pair names both sides, a number the destination, or the source if it alone has blocks."""
+    """Who a block size is for: a pair names both sides, a number the destination, or the source if it alone takes it."""
     sides: tuple[dict[str, int | None], dict[str, int | None]] = {}, {}
     for keyword, value in given.items():
         if isinstance(value, tuple):
             if len(value) != 2:
                 raise ValueError(f"{keyword}= must be one number or a pair (source, destination), got {value!r}")
             pair = value
-        elif src.uses(keyword) and not dst.uses(keyword) or not dst.blocks:
+        elif src.takes(keyword) and not dst.takes(keyword):
             pair = (value, None)
         else:
             pair = (None, value)
@@ -203,7 +203,9 @@ def convert(
         if same and conversion.moves_nothing(source.strides, conversion.strides, padding):
             return _engine.view(source, conversion.shape, conversion.strides)
         if copy is False:
-            raise ValueError(f"{name}: {conversion} with strides {source.strides} needs a copy, which copy=False forbids")
+            raise ValueError(
+                f"{name}: {conversion} with strides {source.strides} needs a copy, which copy=False forbids"
+            )
     if target is None:
         target = empty(conversion.shape, result_dtype)
     elif share_memory(source, target):

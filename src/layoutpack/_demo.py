@@ -296,7 +296,13 @@ def draw(
         mpl.rc("text", color=INK)
         mpl.rc("xtick", color=INK)
         mpl.rc("ytick", color=INK)
-        figure = Figure(figsize=(11, 10.8), dpi=130, layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1))
+        shown = centre(photo, PREVIEW)
+        above_inches, below_inches = picture_height(shown), 3.2
+        figure = Figure(
+            figsize=(11, above_inches + below_inches),
+            dpi=130,
+            layout=ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.1),
+        )
         FigureCanvasAgg(figure)
         height, width, channels = photo.shape
         figure.suptitle(
@@ -304,9 +310,8 @@ def draw(
             fontsize=13,
             fontweight="bold",
         )
-        rows = figure.add_gridspec(2, 1, height_ratios=[2.4, 1])
+        rows = figure.add_gridspec(2, 1, height_ratios=[above_inches, below_inches])
         above, below = figure.add_subfigure(rows[0]), figure.add_subfigure(rows[1])
-        shown = centre(photo, PREVIEW)
         left, right = above.subplots(1, 2)
         draw_tiled_photo(left, shown, cropped=shown.shape != photo.shape)
         draw_tiles_in_memory(right, shown)
@@ -322,6 +327,19 @@ def centre(photo: Pixels, side: int) -> Pixels:
     return photo[top : top + side, left : left + side]
 
 
+def picture_height(photo: Pixels) -> float:
+    """Inches that the tiles of the photograph and the title above them take where they fill half the width."""
+    h1, w1 = -(-photo.shape[0] // M0), -(-photo.shape[1] // C0)
+    inches: float = 5.3 * h1 * (M0 + GAP) / (w1 * (C0 + GAP)) + 0.8
+    return min(9.0, inches)
+
+
+def frame(axes: Axes, height: int, width: int) -> None:
+    """Bare axes around a picture, not so narrow that the title would be cut off."""
+    axes.set(xlim=(-1, max(width, 0.62 * height) + 1), ylim=(height + 1, -1), xticks=[], yticks=[], anchor="N")
+    axes.spines[:].set_visible(False)
+
+
 def draw_tiled_photo(axes: Axes, photo: Pixels, cropped: bool) -> None:
     """The photograph under the tiles that FRACTAL_NZ cuts it into; those of the first columns in colour."""
     height, width = photo.shape[:2]
@@ -332,8 +350,7 @@ def draw_tiled_photo(axes: Axes, photo: Pixels, cropped: bool) -> None:
     for number in range(min(h1 * w1, h1 * len(COLUMN_COLOURS))):
         column, row = divmod(number, h1)
         mark_tile(axes, column * C0, row * M0, number, COLUMN_COLOURS[column])
-    axes.set(xlim=(-1, w1 * C0 + 1), ylim=(h1 * M0 + 1, -1), xticks=[], yticks=[], anchor="N")
-    axes.spines[:].set_visible(False)
+    frame(axes, h1 * M0, w1 * C0)
     axes.set_title(f"FRACTAL_NZ cuts the planes into tiles of {M0} x {C0}" + (" (here: the middle)" if cropped else ""))
 
 
@@ -349,8 +366,7 @@ def draw_tiles_in_memory(axes: Axes, photo: Pixels) -> None:
     for number in range(min(h1 * w1, h1 * len(COLUMN_COLOURS))):
         row, column = divmod(number, w1)
         mark_tile(axes, column * (C0 + GAP), row * (M0 + GAP), number, COLUMN_COLOURS[number // h1])
-    axes.set(xlim=(-1, width), ylim=(height, -1), xticks=[], yticks=[], anchor="N")
-    axes.spines[:].set_visible(False)
+    frame(axes, height - GAP, width - GAP)
     axes.set_title("Its memory, row by row: the tiles of a column follow one another")
 
 
@@ -360,8 +376,8 @@ def mark_tile(axes: Axes, left: float, top: float, number: int, colour: str) -> 
     from matplotlib.patheffects import withStroke
 
     # in_layout: hundreds of artists inside the axes must not be measured to place the axes.
-    frame = Rectangle((left, top), C0, M0, facecolor="none", edgecolor=colour, linewidth=1.1, in_layout=False)
-    axes.add_patch(frame)
+    box = Rectangle((left, top), C0, M0, facecolor="none", edgecolor=colour, linewidth=1.1, in_layout=False)
+    axes.add_patch(box)
     rim = [withStroke(linewidth=1.6, foreground="#000000b0")]
     axes.text(
         left + C0 / 2,
@@ -427,6 +443,6 @@ def draw_times(axes: Axes, results: Sequence[Result], timings: Sequence[Mapping[
         xlabel="milliseconds, the best of several calls into a fresh output",
     )
     axes.set_title("Time")
-    axes.legend(frameon=False, loc="lower right", reverse=True)
+    axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1, 0.99), ncols=2, reverse=True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.tick_params(axis="y", length=0)

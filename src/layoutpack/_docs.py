@@ -183,8 +183,8 @@ ABOUT = {
     ),
     "FRACTAL_Z": About(
         "convolution weights as a matrix of blocks of N0 x C0",
-        "N are the output channels (O), C the input channels (I). Definition: CANN's data layout guide; its example is\n"
-        "    HWCN (2, 2, 32, 32) -> (8, 2, 16, 16).",
+        "N are the output channels (O), C the input channels (I). Definition: CANN's data layout guide; its\n"
+        "    example is HWCN (2, 2, 32, 32) -> (8, 2, 16, 16).",
         """>>> w = np.ones((2, 2, 32, 32), np.float16)
     >>> lp.to_fractal_z(w, src="HWCN").shape
     (8, 2, 16, 16)""",

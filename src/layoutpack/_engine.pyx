@@ -160,7 +160,8 @@ cdef void run_panel(
                 p.valid_rows = 0
                 box.kernel(dst + (dst_at + r * p.dst_rs + c * p.dst_cs), src, &p)
             else:
-                box.kernel(dst + (dst_at + r * p.dst_rs + c * p.dst_cs), src + (src_at + r * p.src_rs + c * p.src_cs), &p)
+                box.kernel(
+                    dst + (dst_at + r * p.dst_rs + c * p.dst_cs), src + (src_at + r * p.src_rs + c * p.src_cs), &p)
             c += box.col_tile
         r += box.row_tile
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from layoutpack.formats import Factor, Format, Storage
@@ -27,17 +27,20 @@ _SYNONYMS = {"O": "N", "I": "C"}  # weights: O is N and I is C where the other f
 CHANNEL_AXES = ("C", "I")
 
 
-def pair_axes(src: Format, dst: Format, ndim: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def pair_axes(src: Format, dst: Format, src_shape: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of the logical axes of both formats, batch axes first; equal names are the same axis.
 
-    `ndim` is the number of axes of the input. Positional formats (matrix formats, "ND") take the names of the other
+    Positional formats (matrix formats, "ND") take the names of the other
     side, whatever they are: their own are the last axes.
     """
     batched = src.is_batched or (dst.is_batched and not dst.is_positional)
-    batch = ndim - src.storage_rank
+    batch = len(src_shape) - src.storage_rank
     if batch < 0 or (batch and not batched):
         many = "at least " if batched else ""
-        raise ValueError(f"{src.name}: expected {many}{src.storage_rank} axes '{src.physical}', got an array of {ndim}")
+        raise ValueError(
+            f"{src.name} -> {dst.name}: expected {many}{src.storage_rank} axes '{src.physical}' of {src.name}, "
+            f"got {len(src_shape)} in the shape {src_shape}"
+        )
     rank = batch + len(src.named_axes)
     if src.is_positional and dst.is_positional:
         names = tuple(f"#{i - rank}" for i in range(rank))
@@ -115,7 +118,9 @@ def solve_extents(
             axis = fused[0].axis
             extents[axis] = n
             if stated.get(axis, n) != n:
-                raise ValueError(f"{pair}: axis {_name(axis)} is {n} long in the input {src_shape}, {stated[axis]} was stated")
+                raise ValueError(
+                    f"{pair}: axis {_name(axis)} is {n} long in the input {src_shape}, {stated[axis]} was stated"
+                )
     hidden = [a for a in src.axes if a not in extents]
     unknown = [a for a in hidden if a not in stated and a in dst.axes]
     if unknown:
@@ -169,7 +174,7 @@ def _sizes(axes: Iterable[str], extents: Mapping[str, int]) -> str:
 
 
 class Digit(NamedTuple):
-    """A storage index that counts blocks of `block` elements of an axis, in steps of `times` along storage axis `at`."""
+    """A storage index: it counts blocks of `block` elements of an axis in steps of `times` along storage axis `at`."""
 
     block: int
     at: int
@@ -351,7 +356,7 @@ def segments(n: int, valid: int, src_at: int, dst_at: int, src: Chain, dst: Chai
         return [Segment(src_at * src[0][1], dst_at * dst[0][1], (loop,))]
     period = math.lcm(src[0][0], dst[0][0])
     whole = (valid or n) // period
-    if whole * period == n and whole == 1 or whole == 0:
+    if whole == 0 or n == period:
         return _cut(n, valid, src_at, dst_at, src, dst)
     steps = period // src[0][0] * src[0][1], period // dst[0][0] * dst[0][1]
     loop = Loop(whole, whole, *steps)
@@ -379,8 +384,8 @@ def _cut(n: int, valid: int, src_at: int, dst_at: int, src: Chain, dst: Chain) -
             else:
                 inner.append((at, chain))
         (src_in, src_rest), (dst_in, dst_rest) = inner
-        for s in segments(step, valid - done, src_in, dst_in, src_rest, dst_rest):
-            found.append(Segment(s.src + offsets[0], s.dst + offsets[1], s.loops))
+        inside = segments(step, valid - done, src_in, dst_in, src_rest, dst_rest)
+        found += [Segment(s.src + offsets[0], s.dst + offsets[1], s.loops) for s in inside]
         done += step
     return found
 
@@ -438,12 +443,10 @@ def plan_groups(
         dst = tuple((d.block, dst_strides[d.at] * d.times) for d in axis.dst)
         cut.append(pieces(axis.extent, axis.padded, src, dst))
     groups = [_group(choice, itemsize, chunk_bytes) for choice in itertools.product(*cut)]
-    return sorted(groups, key=lambda g: (g.dst_offset + min(b.dst_offset for b in g.boxes)))
+    return sorted(groups, key=lambda g: g.dst_offset + min(b.dst_offset for b in g.boxes))
 
 
-def _group(
-    choice: tuple[tuple[Loop | None, list[Segment]], ...], itemsize: int, chunk_bytes: int
-) -> Group:
+def _group(choice: tuple[tuple[Loop | None, list[Segment]], ...], itemsize: int, chunk_bytes: int) -> Group:
     shared = [loop for loop, _ in choice if loop]
     parts = []
     for _, found in choice:
@@ -451,8 +454,7 @@ def _group(
             # The only segment of its piece: its loops are the same for all boxes. A loop that runs into padding
             # stays in the box, since shared loops have no bounds to look at.
             shared += [loop for loop in found[0].loops if loop.valid == loop.extent]
-            loops = tuple(loop for loop in found[0].loops if loop.valid != loop.extent)
-            found = [found[0]._replace(loops=loops)]
+            found = [found[0]._replace(loops=tuple(loop for loop in found[0].loops if loop.valid != loop.extent))]
         parts.append(found)
     src_offset, dst_offset, shared = merge_loops(shared)
     width = itemsize
@@ -525,7 +527,7 @@ def _box(src_offset: int, dst_offset: int, shared: Sequence[Loop], own: list[Loo
         if fast.src == fast.dst == width:
             row = order.pop() if order else -1
         else:
-            nearer = [i for i in order if 0 < abs(loops[i].src) and (abs(loops[i].src) < abs(fast.src) or not fast.src)]
+            nearer = [i for i in order if loops[i].src and (abs(loops[i].src) < abs(fast.src) or not fast.src)]
             row = min(nearer, key=lambda i: abs(loops[i].src)) if nearer else (order[-1] if order else -1)
             order = [i for i in order if i != row]
             kernel = "transpose" if row >= 0 and fast.dst == width == loops[row].src else "strided"

@@ -118,6 +118,11 @@ class Format:
     name: str
     logical: str
     physical: str
+    _logical: tuple[str, ...]
+    _physical: tuple[tuple[Factor, ...], ...]
+    _groups: dict[str, tuple[Factor, ...]]
+    _blocks: dict[str, tuple[BlockSize, ...]]
+    _batched: bool
 
     def __init__(
         self,
@@ -314,6 +319,11 @@ class Format:
         """Whether the keyword ("c0", "n0", "m0") sizes a block of this format."""
         return any(keyword in sizes for sizes in self._blocks.values())
 
+    def takes(self, keyword: str) -> bool:
+        """Whether the keyword has a meaning here: it sizes a block, or "c0" can be checked against a fixed one."""
+        fixed = any(isinstance(s, int) for sizes in self._blocks.values() for s in sizes)
+        return self.uses(keyword) or (keyword == "c0" and fixed)
+
     def blocks_from_shape(self, shape: Sequence[int]) -> dict[str, int]:
         """Values of "c0", "n0", "m0" that the shape of a storage array shows (its last axes)."""
         found: dict[str, int] = {}
@@ -353,7 +363,7 @@ class Format:
         return Storage(
             self.name,
             axes,
-            tuple((Factor(a, None),) for a in axes[:batch]) + tuple(tuple(map(name, f)) for f in self._physical),
+            (*((Factor(axis, None),) for axis in axes[:batch]), *(tuple(map(name, f)) for f in self._physical)),
             {group: tuple(map(name, members)) for group, members in self._groups.items()},
             {rename.get(axis, axis): sizes for axis, sizes in blocks.items()},
         )
@@ -376,7 +386,9 @@ class Format:
         )
 
 
-_TOKEN = re.compile(r"\s*(?:(?P<dots>\.\.\.)|(?P<open>\()|(?P<close>\))(?P<group_level>\d*)|(?P<axis>[A-Za-z]+)(?P<level>\d*))")
+_TOKEN = re.compile(
+    r"\s*(?:(?P<dots>\.\.\.)|(?P<open>\()|(?P<close>\))(?P<group_level>\d*)|(?P<axis>[A-Za-z]+)(?P<level>\d*))"
+)
 
 
 class _Parser:
@@ -481,7 +493,9 @@ class _Parser:
         read: dict[str, tuple[BlockSize, ...]] = {}
         for axis, value in blocks.items():
             if axis not in known:
-                raise ValueError(f"Format {self.name!r}: blocks names {axis!r}, the axes are {', '.join(sorted(known))}")
+                raise ValueError(
+                    f"Format {self.name!r}: blocks names {axis!r}, the axes are {', '.join(sorted(known))}"
+                )
             sizes = tuple(value) if isinstance(value, tuple | list) else (value,)
             for size in sizes:
                 if isinstance(size, str):
@@ -503,7 +517,9 @@ class _Parser:
             levels = len(self.blocks.get(factor.axis, ()))
             if factor.level is None:
                 if levels:
-                    self._fail(pattern, at, f"axis {factor.axis} has a block size, so it stands as {factor}1 and {factor}0")
+                    self._fail(
+                        pattern, at, f"axis {factor.axis} has a block size, so it stands as {factor}1 and {factor}0"
+                    )
             elif not levels:
                 self._fail(pattern, at, f"axis {factor.axis} has no block size")
             elif factor.level > levels:

@@ -9,7 +9,17 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from layoutpack import _docs, _engine, _plan, _threads
-from layoutpack._arrays import Array, as_input, as_out, check_cast, check_out, dense_strides, empty, fill_bytes, share_memory
+from layoutpack._arrays import (
+    Array,
+    as_input,
+    as_out,
+    check_cast,
+    check_out,
+    dense_strides,
+    empty,
+    fill_bytes,
+    share_memory,
+)
 from layoutpack._conversion import (
     BlockArgument,
     Conversion,
@@ -87,9 +97,7 @@ def repack(
     >>> bool((lp.from_nc1hwc0(z, channels=6) == x).all())
     True
     """
-    return convert(
-        "repack", x, src, dst, out, shape, channels, groups, c0, n0, m0, fill, dtype, casting, copy, threads
-    )
+    return convert("repack", x, src, dst, out, shape, channels, groups, c0, n0, m0, fill, dtype, casting, copy, threads)
 
 
 # ---- named conversions --------------------------------------------------------------------------------------------
@@ -197,7 +205,7 @@ def _unpacker(name: str, natural: str) -> UnpackFunction:
 def core_axes(pattern: str) -> str:
     """A pattern in the spelling of ufunc signatures: ``"(C1 H W) N1"`` becomes ``"(c1*h*w,n1)"``."""
     fused = False
-    axes = []
+    axes: list[str] = []
     for token in pattern.lower().split():
         axis = token.strip("()")
         if fused:
@@ -306,7 +314,7 @@ def packed_shape(
     if not plain.is_plain:
         raise ValueError(f"packed_shape: src must be a plain order such as 'NHWC', got {plain.name}")
     sizes = as_shape(shape, plain.name)
-    src_axes, dst_axes = _plan.pair_axes(plain, dst, len(sizes))
+    src_axes, dst_axes = _plan.pair_axes(plain, dst, sizes)
     storage = dst.bind(dst_axes, dst.block_sizes({"c0": c0, "n0": n0, "m0": m0}, dtype))
     extents = _plan.solve_extents(plain.bind(src_axes, {}), storage, sizes, None, None)
     return storage.shape(extents)
@@ -385,14 +393,14 @@ class Plan:
         --------
         >>> import layoutpack as lp
         >>> print(lp.plan("NCHW", "NC1HWC0", (1, 20, 2, 2), "float16").explain().splitlines()[0])
-        NCHW -> NC1HWC0 for (1, 20, 2, 2): 256 bytes of float16, 1 thread(s), instruction set scalar, no streaming stores
+        NCHW -> NC1HWC0 for (1, 20, 2, 2): 256 bytes of float16, 1 thread
         """
         conversion = self._conversion
         groups = conversion.groups(dense_strides(conversion.src_shape, conversion.itemsize), conversion.strides)
         chunks = sum(group.chunks for group in groups)
         threads = min(thread_number(conversion.nbytes, None), max(chunks, 1))
         return (
-            f"{conversion}: {conversion.nbytes} bytes of {self.dtype}, {threads} thread(s), "
+            f"{conversion}: {conversion.nbytes} bytes of {self.dtype}, {threads} thread{'s' * (threads > 1)}\n"
             f"instruction set {_engine.isa_chosen()}, no streaming stores\n" + _plan.explain(groups)
         )
 
@@ -471,6 +479,4 @@ def _plan_again(
     fill: Any,
 ) -> Plan:
     c0, n0, m0 = blocks
-    return plan(
-        src, dst, shape, dtype, logical_shape=logical_shape, channels=channels, c0=c0, n0=n0, m0=m0, fill=fill
-    )
+    return plan(src, dst, shape, dtype, logical_shape=logical_shape, channels=channels, c0=c0, n0=n0, m0=m0, fill=fill)

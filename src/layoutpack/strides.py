@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from numpy.typing import ArrayLike
 
 from layoutpack import _engine, _threads
-from layoutpack._arrays import Array, as_input, as_out, check_cast, check_out, dense_strides, fill_bytes, share_memory
+from layoutpack._arrays import (
+    Array,
+    as_input,
+    as_out,
+    check_cast,
+    check_out,
+    dense_strides,
+    fill_bytes,
+    share_memory,
+)
 from layoutpack._conversion import Out, conversion_for
 from layoutpack._strides import MemoryFormat, memory_order
 
