@@ -4,6 +4,7 @@ import ctypes
 import mmap
 
 import numpy as np
+
 from reference import to_bytes
 
 CANARY = 0xA5

@@ -10,11 +10,11 @@ import os
 import ml_dtypes
 import numpy as np
 import pytest
-import reference
-from guard import Frame, assert_fresh, assert_same, canonical_strides, counted, filled, page_guarded
 from numpy.lib.stride_tricks import as_strided
 
 import layoutpack as lp
+import reference
+from guard import Frame, assert_fresh, assert_same, canonical_strides, counted, filled, page_guarded
 
 WORDS = ["u1", "u2", "u4", "u8"]
 # Formats with a to_ and a from_ function, with a logical shape that is ragged on every blocked axis.

@@ -6,11 +6,11 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
-import reference
-from guard import CANARY, Frame, assert_same, counted
 from numpy.lib.stride_tricks import as_strided
 
 import layoutpack as lp
+import reference
+from guard import CANARY, Frame, assert_same, counted
 
 IMAGE = counted((2, 20, 3, 4))
 PACKED = reference.pack(IMAGE, "NC1HWC0", "NCHW")  # (2, 2, 3, 4, 16)
@@ -79,6 +79,7 @@ def zeros(*shape, dtype="f4"):
 
 
 BOTH = (TypeError, ValueError)
+ONE_BLOCK = lp.Format("MINE", logical="N C H W", physical="N H W C0", blocks={"C": 8})
 NC1HWC0, NZ, FZ = (PACKED.shape, "f4"), (TILES.shape, "f4"), (ROWS.shape, "f4")
 NCHW = (IMAGE.shape, "f4")
 HUGE = np.broadcast_to(np.float32(1), (2**14, 16, 2**15, 2**15))
@@ -134,6 +135,10 @@ NAMES = {
     "an axis lost": no(lp.repack, IMAGE, "NCHW", "NHW", words=["NHW", "C", "20", "1"], out=((2, 3, 4), "f4")),
     "an axis lost in blocks": no(
         lp.to_nc1hwc0, zeros(2, 20, 5, 3, 4), src="NCDHW", words=["NC1HWC0", "D", "5", "1"], out=NC1HWC0
+    ),
+    "more axes than an array has": no(lp.to_fractal_nz, zeros(*(1,) * 63), words=["65", "64"]),
+    "longer than the only block": no(
+        lp.repack, IMAGE, "NCHW", ONE_BLOCK, words=["MINE", "C", "8", "20"], out=((2, 3, 4, 8), "f4")
     ),
     "no channels": no(lp.to_nc1hwc0, zeros(2, 3, 4), src="NHW", words=["C"], out=NC1HWC0),
 }

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 import ml_dtypes
 import numpy as np
 import pytest
-import reference
-from guard import Frame, assert_fresh, assert_same, counted, filled
 
 import layoutpack as lp
+import reference
+from guard import Frame, assert_fresh, assert_same, counted, filled
 
 STEMS = [
     *("nc1hwc0", "nc1hwc0_c04", "ndc1hwc0", "fractal_z", "fractal_z_3d"),

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import reference
-from guard import assert_same
 
 import layoutpack as lp
+import reference
+from guard import assert_same
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "storage_formats.json").read_text())
 ROWS = GOLDEN["vectors"]

@@ -30,9 +30,7 @@ def conversion(src, dst, shape, itemsize=2, c0=16):
         return tuple(sizes[axis] for axis in order)  # a matrix format takes the axes as the other side has them
 
     packed = src.packed_shape(logical(src, dst), c0=c0 if src.uses("c0") else None)
-    keywords = (c0 if dst.uses("c0") or src.uses("c0") else None, None, None)
-    if src.uses("c0") and dst.uses("c0"):
-        keywords = ((c0, c0), None, None)
+    keywords = (tuple(c0 if f.uses("c0") else None for f in (src, dst)), None, None)
     return Conversion(src, dst, packed, np.dtype(f"V{itemsize}"), logical(dst, src), None, keywords)
 
 

@@ -5,12 +5,12 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-import reference
-from guard import Frame, assert_fresh, assert_same, counted, filled
 from hypothesis import given
 from hypothesis import strategies as st
 
 import layoutpack as lp
+import reference
+from guard import Frame, assert_fresh, assert_same, counted, filled
 
 SIZES = [0, 1, 2, 3, 7, 15, 16, 17, 31, 33]
 
@@ -156,6 +156,17 @@ def test_plain_orders(src, dst, dtype):
     assert_same(lp.repack(result, dst, src), x)
 
 
+@pytest.mark.parametrize("ndim", [8, 13, 18])
+def test_orders_of_many_axes(ndim):
+    """Every axis is a loop of its own: no two can be taken as one."""
+    letters = "ABCDEFGHIJKLMNOPQR"[:ndim]
+    shuffled = letters[::2] + letters[1::2][::-1]
+    x = filled((2,) * ndim, "u2")
+    result = lp.repack(x, letters, shuffled)
+    assert_same(result, transposed(x, letters, shuffled))
+    assert_same(lp.to_fractal_nz(result, c0=4, m0=3), reference.pack(result, "FRACTAL_NZ", "ND", c0=4, m0=3))
+
+
 @pytest.mark.parametrize(
     ("tvm", "onednn", "order"),
     [
@@ -237,6 +248,7 @@ OWN_FORMATS = {
     "batch axes": (("... H W", "... H1 W H0", {"H": 4}), bands, "...HW", (2, 3, 9, 5)),
     "a group that is cut": (("N C H W", "N (H W)1 C (H W)0", {"(H W)": 4}), cut_group, "NCHW", (2, 3, 5, 7)),
     "one block at most": (("N C H", "N H C0", {"C": 8}), one_block, "NCH", (2, 5, 3)),
+    "one empty block": (("N C H", "N H C0", {"C": 8}), one_block, "NCH", (2, 0, 3)),
     "no blocks": (("A B C", "(C A) B", {}), fused, "ABC", (2, 3, 4)),
     "symbolic": (("N C H W", "N C1 H W C0", {"C": "c0"}), reference.nc1hwc0, "NCHW", (2, 21, 3, 4)),
     "two symbols": (("N C", "C1 N1 N0 C0", {"C": "c0", "N": "n0"}), reference.fractal_z, "NC", (18, 21)),

@@ -12,6 +12,8 @@ from layoutpack import _engine
 
 Array = NDArray[Any]
 
+_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+
 # Steps of NumPy's overlap solver: ordinary views take a few, and nobody waits for the rest.
 _OVERLAP_WORK: Any = 100_000  # typeshed of NumPy knows only 0 and -1
 
@@ -43,9 +45,12 @@ def _from_dlpack(x: Any, name: str) -> Array:
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         reason = error
     try:  # what DLPack cannot carry, such as JAX's bfloat16, may still come through __array__
-        return np.asarray(x)
+        array = np.asarray(x)
     except (RuntimeError, TypeError, ValueError):
-        raise TypeError(f"{name}: {type(x).__name__} cannot be read as a CPU array ({reason})") from reason
+        array = None
+    if array is None or array.dtype.hasobject:
+        raise TypeError(f"{name}: {type(x).__name__} cannot be read as an array on the CPU ({reason})") from reason
+    return array
 
 
 def as_out(out: object, name: str) -> Array:
@@ -86,6 +91,8 @@ def check_cast(src: np.dtype[Any], dst: np.dtype[Any], casting: Any, name: str) 
         raise TypeError(f"{name}: dtype {dst} holds Python objects, whose bytes cannot be moved")
     if dst.subdtype is not None or not dst.itemsize:
         raise TypeError(f"{name}: dtype {dst} is not the dtype of an array's elements")
+    if casting not in _CASTINGS:
+        raise ValueError(f"{name}: casting must be one of {', '.join(_CASTINGS)}, got {casting!r}")
     if src != dst and not np.can_cast(src, dst, casting):
         raise TypeError(f"{name}: cannot cast from {src} to {dst} according to the rule {casting!r}")
 

@@ -29,6 +29,8 @@ FormatLike = str | Format
 BlockArgument = int | tuple[int | None, int | None] | None
 Out = Array | tuple[Array]
 
+NO_BLOCKS: tuple[BlockArgument, ...] = (None, None, None)
+
 # A chunk of work: large enough that handing it out costs nothing, small enough that threads end together.
 _MIN_CHUNK_BYTES = 64 * 1024
 _CHUNKS_PER_CPU = 8
@@ -116,12 +118,10 @@ def thread_number(nbytes: int, threads: int | None) -> int:
 def _split_blocks(
     src: Format, dst: Format, given: dict[str, BlockArgument]
 ) -> tuple[dict[str, int | None], dict[str, int | None]]:
-    """Who a block size is for: a pair names both sides, a number the destination, or the source if it alone takes it."""
+    """Who a block size is for: a pair names both, a number the destination, or the source if it alone takes it."""
     sides: tuple[dict[str, int | None], dict[str, int | None]] = {}, {}
     for keyword, value in given.items():
         if isinstance(value, tuple):
-            if len(value) != 2:
-                raise ValueError(f"{keyword}= must be one number or a pair (source, destination), got {value!r}")
             pair = value
         elif src.takes(keyword) and not dst.takes(keyword):
             pair = (value, None)
@@ -129,7 +129,7 @@ def _split_blocks(
             pair = (None, value)
         for side, v in zip(sides, pair, strict=True):
             if v is not None:
-                side[keyword] = as_block(v, keyword, f"{src.name} -> {dst.name}")
+                side[keyword] = v
     return sides
 
 
@@ -184,7 +184,7 @@ def convert(
         target = as_out(out, name)
         check_cast(result_dtype, target.dtype, casting, name)
         result_dtype = target.dtype
-        if shape is None and channels is None and _needs_shape(src, dst):
+        if shape is None and _needs_shape(src, dst):
             shape = target.shape
     conversion = conversion_for(
         src,
@@ -193,7 +193,7 @@ def convert(
         result_dtype,
         None if shape is None else as_shape(shape, name),
         None if channels is None else as_channels(channels, name),
-        (c0, n0, m0),
+        as_blocks(c0, n0, m0, name),
     )
     padding = fill_bytes(fill, result_dtype, name)
     if target is not None:
@@ -242,6 +242,24 @@ def as_channels(channels: SupportsIndex, name: str) -> int:
     if n < 0:
         raise ValueError(f"{name}: channels must not be negative, got {n}")
     return n
+
+
+def as_blocks(c0: BlockArgument, n0: BlockArgument, m0: BlockArgument, name: str) -> tuple[BlockArgument, ...]:
+    """The block sizes, checked to be positive ints or pairs of them, since to a cache 16.0 and 16 are the same."""
+    if c0 is n0 is m0 is None:
+        return NO_BLOCKS
+
+    def check(keyword: str, value: BlockArgument) -> BlockArgument:
+        if value is None:
+            return None
+        if not isinstance(value, tuple):
+            return as_block(value, keyword, name)
+        if len(value) != 2:
+            raise ValueError(f"{name}: {keyword}= must be one number or a pair (source, destination), got {value!r}")
+        src, dst = (None if v is None else as_block(v, keyword, name) for v in value)
+        return src, dst
+
+    return check("c0", c0), check("n0", n0), check("m0", m0)
 
 
 def _needs_shape(src: FormatLike, dst: FormatLike) -> bool:

@@ -310,7 +310,7 @@ class Format:
                 elif dtype is None:
                     raise TypeError(f"{self.name}: give the block size {block}= or a dtype= that decides it")
                 else:
-                    chosen[block] = default_c0(dtype)
+                    chosen[block] = _cube_c0(dtype, self.name)
             return chosen[block]
 
         return {axis: tuple(size(s) for s in sizes) for axis, sizes in self._blocks.items()}
@@ -587,17 +587,23 @@ def default_c0(dtype: DTypeLike, policy: str = "cube") -> int:
     >>> lp.default_c0("float32"), lp.default_c0("uint8"), lp.default_c0("float32", policy="bytes32")
     (16, 32, 8)
     """
-    dt = np.dtype(dtype)
-    if policy == "bytes32":
-        if dt.itemsize:
-            return max(1, 32 // dt.itemsize)
-    elif policy != "cube":
+    if policy == "cube":
+        return _cube_c0(dtype, "default_c0")
+    if policy != "bytes32":
         raise ValueError(f"default_c0: policy must be 'cube' or 'bytes32', got {policy!r}")
-    elif dt.itemsize >= 2 or dt.kind == "b":
+    itemsize = np.dtype(dtype).itemsize
+    if not itemsize:
+        raise ValueError(f"default_c0: elements of dtype {np.dtype(dtype)} have no bytes")
+    return max(1, 32 // itemsize)
+
+
+def _cube_c0(dtype: DTypeLike, name: str) -> int:
+    dt = np.dtype(dtype)
+    if dt.itemsize >= 2 or dt.kind == "b":
         return 16
-    elif dt.kind in "iu" and dt.num < np.dtype("O").num:  # NumPy's own one-byte integers, not 4-bit look-alikes
+    if dt.itemsize and dt.kind in "iu":  # the 4-bit types of ml_dtypes have kind V
         return 32
-    raise ValueError(f"default_c0: dtype {dt} has no default block size under policy {policy!r}; give c0=")
+    raise ValueError(f"{name}: dtype {dt} has no default block size c0; state it by c0=")
 
 
 def _rows() -> Iterator[Format]:

@@ -25,6 +25,7 @@ from layoutpack._conversion import (
     Conversion,
     FormatLike,
     Out,
+    as_blocks,
     as_channels,
     check_groups,
     conversion_for,
@@ -463,7 +464,7 @@ def plan(
     sizes = as_shape(shape, "plan")
     logical = None if logical_shape is None else as_shape(logical_shape, "plan")
     n = None if channels is None else as_channels(channels, "plan")
-    blocks = (c0, n0, m0)
+    blocks = as_blocks(c0, n0, m0, "plan")
     conversion = conversion_for(src, dst, sizes, dt, logical, n, blocks)
     return Plan(conversion, dt, fill_bytes(fill, dt, "plan"), (src, dst, sizes, dt, logical, n, blocks, fill))
 

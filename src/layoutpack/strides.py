@@ -15,7 +15,7 @@ from layoutpack._arrays import (
     fill_bytes,
     share_memory,
 )
-from layoutpack._conversion import Out, conversion_for
+from layoutpack._conversion import NO_BLOCKS, Out, conversion_for
 from layoutpack._strides import MemoryFormat, memory_order
 
 
@@ -186,7 +186,7 @@ def _convert(
         raise TypeError(f"{name}: copy= must be True, False or None, got {copy!r}")
     order = memory_order(source.ndim, memory_format, layout)
     strides = dense_strides(source.shape, source.itemsize, None if order == tuple(range(source.ndim)) else order)
-    conversion = conversion_for("ND", "ND", source.shape, source.dtype, None, None, (None, None, None))
+    conversion = conversion_for("ND", "ND", source.shape, source.dtype, None, None, NO_BLOCKS)
     padding = fill_bytes(None, source.dtype, name)
     if out is None:
         if copy is not True:
@@ -196,8 +196,8 @@ def _convert(
                 return _engine.view(source, source.shape, strides)
             if copy is False:
                 raise ValueError(
-                    f"{name}: an array of shape {source.shape} and strides {source.strides} needs a copy to get strides "
-                    f"{strides}, which copy=False forbids"
+                    f"{name}: an array of shape {source.shape} and strides {source.strides} needs a copy to get "
+                    f"strides {strides}, which copy=False forbids"
                 )
         target = _engine.empty(source.shape, source.dtype, strides)
     else:
@@ -211,7 +211,7 @@ def _convert(
             source = source.copy()
         if source.dtype != target.dtype:
             source = source.astype(target.dtype, casting="same_kind")
-            conversion = conversion_for("ND", "ND", source.shape, source.dtype, None, None, (None, None, None))
+            conversion = conversion_for("ND", "ND", source.shape, source.dtype, None, None, NO_BLOCKS)
     conversion.run(source, target, fill_bytes(None, source.dtype, name), threads)
     return target
 
