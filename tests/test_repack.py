@@ -159,7 +159,7 @@ def test_plain_orders(src, dst, dtype):
 @pytest.mark.parametrize("ndim", [8, 13, 18])
 def test_orders_of_many_axes(ndim):
     """Every axis is a loop of its own: no two can be taken as one."""
-    letters = "ABCDEFGHIJKLMNOPQR"[:ndim]
+    letters = "ABCDEFGHJKLMPQRSTU"[:ndim]
     shuffled = letters[::2] + letters[1::2][::-1]
     x = filled((2,) * ndim, "u2")
     result = lp.repack(x, letters, shuffled)

@@ -6,6 +6,7 @@ Below `Program.run` nothing can fail: shapes, strides and overlap were checked b
 
 cimport cython
 cimport numpy as cnp
+from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport Py_INCREF
 from cython.parallel cimport prange
 from libc.stdint cimport uintptr_t
@@ -25,6 +26,7 @@ from layoutpack._kernels cimport (
 )
 
 import os
+import threading
 
 import numpy as np
 
@@ -54,6 +56,17 @@ cdef extern from *:
     const char *LP_COMPILER
     int omp_get_max_threads() noexcept nogil
     int omp_in_parallel() noexcept nogil
+
+cdef extern from "layoutpack/runtime.h" nogil:
+    const int LP_HAS_CREW
+    ctypedef void (*lp_task)(void *argument, ptrdiff_t chunk) noexcept nogil
+    ctypedef int (*lp_check)() except -1 nogil
+    ctypedef struct lp_crew:
+        pass
+    ctypedef void (*lp_team)(lp_crew *crew, int first, int count) noexcept nogil
+    void lp_set_team(lp_team team) noexcept
+    void lp_serve(lp_crew *crew, int index) noexcept
+    int lp_run(lp_task task, void *argument, ptrdiff_t chunks, int threads, lp_check check) except -1
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_NewFromDescr(
@@ -234,22 +247,39 @@ cdef void run_chunk(void *argument, ptrdiff_t chunk) noexcept nogil:
 
 # ---- threads ------------------------------------------------------------------------------------------------------
 
-ctypedef void (*task_fn)(void *argument, ptrdiff_t chunk) noexcept nogil
+cdef void team(lp_crew *crew, int first, int count) noexcept nogil:
+    """Threads for the crew's helpers, from OpenMP: the loop is entered once for each helper and stays open."""
+    cdef int i
+    for i in prange(count, num_threads=count, schedule="static", chunksize=1):
+        lp_serve(crew, first + i)
 
-cdef void run_parallel(task_fn task, void *argument, ptrdiff_t chunks, int threads) noexcept nogil:
+
+cdef void run_region(lp_task task, void *argument, ptrdiff_t chunks, int threads) noexcept nogil:
+    """An ordinary parallel loop, for systems without the crew."""
     cdef ptrdiff_t k
     for k in prange(chunks, num_threads=threads, schedule="dynamic", chunksize=1):
         task(argument, k)
 
 
-cdef void run(task_fn task, void *argument, ptrdiff_t chunks, int threads) noexcept nogil:
-    """Run task(argument, k) for every chunk k: the only door to threads."""
-    cdef ptrdiff_t k
-    if threads > 1 and chunks > 1 and not omp_in_parallel():
-        run_parallel(task, argument, chunks, <int> min(<ptrdiff_t> threads, chunks))
-    else:
-        for k in range(chunks):
-            task(argument, k)
+cdef int check_signals() except -1 with gil:
+    return PyErr_CheckSignals()
+
+
+cdef int run(lp_task task, void *argument, ptrdiff_t chunks, int threads, bint interruptible) except -1 nogil:
+    """Run task(argument, k) for every chunk k: the only door to threads. A signal handler's exception ends it early."""
+    cdef lp_check check = check_signals
+    if not interruptible:
+        check = NULL
+    if threads > 1 and omp_in_parallel():
+        threads = 1
+    if threads > 1 and not LP_HAS_CREW:
+        run_region(task, argument, chunks, <int> min(<ptrdiff_t> threads, chunks))
+        return 0
+    return lp_run(task, argument, chunks, threads, check)
+
+
+if lp_openmp:
+    lp_set_team(team)
 
 
 def openmp_max_threads():
@@ -344,11 +374,12 @@ cdef class Program:
     def run(self, cnp.ndarray dst not None, cnp.ndarray src not None, int threads):
         """Fill `dst` from `src`. Their shapes, strides and item size are those the program was made for."""
         cdef job j
+        cdef bint interruptible = self.chunks > 1 and threading.get_ident() == threading.main_thread().ident
         j.groups = self.groups
         j.dst = <char *> cnp.PyArray_DATA(dst)
         j.src = <const char *> cnp.PyArray_DATA(src)
         with nogil:
-            run(run_chunk, &j, self.chunks, threads)
+            run(run_chunk, &j, self.chunks, threads, interruptible)
 
 
 # ---- arrays -------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ Three answers are kept apart, and none stands for another:
 * the format a *policy* picks (`suggest_memory_format`).
 
 Everything is decided on signed byte strides read from the array itself. A buffer view is no substitute: it may state
-other strides for size-1 axes. Nor is a division by the item size: the field of a packed record does not divide.
+other strides for size-1 axes. And nothing is divided by the item size: a field of a packed record does not divide.
 """
 
 import enum

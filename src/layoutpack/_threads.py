@@ -169,8 +169,7 @@ def thread_count() -> ThreadCount:
 
 def usable(threads: int) -> int:
     """The part of a wish for threads that makes sense: no more than CPUs, since more was measured to lose."""
-    # GNU OpenMP hangs in a forked child whose parent ran a parallel region.
-    return 1 if _Process.forked else min(threads, affinity())
+    return min(threads, affinity())
 
 
 def affinity() -> int:
