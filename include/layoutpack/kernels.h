@@ -34,10 +34,12 @@ typedef struct {
     lp_panel_fn strided_any;         /* any strides, any width */
 } lp_kernels;
 
-extern const lp_kernels lp_kernels_scalar;
+/* One file each; NULL where the compiler does not know the instruction set. */
+extern const lp_kernels* const lp_kernels_avx2;
+extern const lp_kernels* const lp_kernels_scalar;
 
-/* Every instruction set that was built, best first, NULL at the end. */
-extern const lp_kernels* const lp_kernels_built[];
+/* The i-th instruction set of this build, best first; NULL behind the last. */
+const lp_kernels* lp_kernels_built(int i);
 
 /* Whether this processor and its operating system run the instruction set. */
 int lp_kernels_available(const lp_kernels* kernels);

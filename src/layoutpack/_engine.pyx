@@ -91,21 +91,15 @@ def isa_built():
     """Names of the instruction sets in this build, best first."""
     cdef int i = 0
     names = []
-    while lp_kernels_built[i] != NULL:
-        names.append(lp_kernels_built[i].isa.decode())
+    while lp_kernels_built(i) != NULL:
+        names.append(lp_kernels_built(i).isa.decode())
         i += 1
     return names
 
 
 def isa_available():
     """Names of the built instruction sets that this processor runs, best first."""
-    cdef int i = 0
-    names = []
-    while lp_kernels_built[i] != NULL:
-        if lp_kernels_available(lp_kernels_built[i]):
-            names.append(lp_kernels_built[i].isa.decode())
-        i += 1
-    return names
+    return [name for i, name in enumerate(isa_built()) if lp_kernels_available(lp_kernels_built(i))]
 
 
 def isa_chosen():
@@ -115,17 +109,13 @@ def isa_chosen():
 
 def _choose_isa(wanted):
     global chosen
-    cdef int i = 0
-    available = isa_available()
+    built, available = isa_built(), isa_available()
     if wanted and wanted not in available:
         raise ImportError(
-            f"LAYOUTPACK_ISA={wanted!r} cannot be used: this build has {', '.join(isa_built())}, "
+            f"LAYOUTPACK_ISA={wanted!r} cannot be used: this build has {', '.join(built)}, "
             f"this processor runs {', '.join(available)}"
         )
-    name = wanted or available[0]
-    while lp_kernels_built[i].isa.decode() != name:
-        i += 1
-    chosen = lp_kernels_built[i]
+    chosen = lp_kernels_built(built.index(wanted or available[0]))
 
 
 _choose_isa(os.environ.get("LAYOUTPACK_ISA", "").strip().lower())

@@ -21,7 +21,7 @@ cdef extern from "layoutpack/kernels.h" nogil:
         lp_panel_fn strided[5]
         lp_panel_fn strided_any
 
-    const lp_kernels *lp_kernels_built[]
+    const lp_kernels *lp_kernels_built(int i)
     int lp_kernels_available(const lp_kernels *kernels)
 
 cdef extern from "layoutpack/plan.h" nogil:

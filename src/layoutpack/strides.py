@@ -49,14 +49,15 @@ def to_memory_format(
     Raises
     ------
     TypeError
-        If `x` is a masked array or holds Python objects.
+        If `x` is a masked array or holds Python objects; if `memory_format` is no MemoryFormat.
     ValueError
         If the number of axes does not fit; if `copy` is False and a copy is needed; if `out` has another shape or is
         not dense in the format.
 
     See Also
     --------
-    to_channels_last, to_contiguous
+    to_channels_last : the channels-last format that the rank picks.
+    to_contiguous : row-major memory.
 
     Examples
     --------
@@ -66,6 +67,8 @@ def to_memory_format(
     >>> y.strides, bool((y == x).all())
     ((32, 4, 16, 8), True)
     """
+    if not isinstance(memory_format, MemoryFormat):
+        raise TypeError(f"to_memory_format: memory_format must be a MemoryFormat, got {memory_format!r}")
     return _convert("to_memory_format", x, memory_format, out, copy, threads, layout)
 
 
@@ -102,7 +105,8 @@ def to_channels_last(
 
     See Also
     --------
-    is_channels_last, to_contiguous
+    is_channels_last : whether nothing needs to be done.
+    to_contiguous : row-major memory.
 
     Notes
     -----
@@ -154,7 +158,8 @@ def to_contiguous(
 
     See Also
     --------
-    is_contiguous, to_channels_last
+    is_contiguous : whether nothing needs to be done.
+    to_channels_last : channels-last memory.
 
     Notes
     -----

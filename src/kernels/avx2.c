@@ -1,0 +1,138 @@
+/* AVX2. Transpositions by lane networks; everything else is the portable C, compiled for AVX2. */
+#include "layoutpack/kernels.h"
+
+#ifdef __AVX2__
+#include <immintrin.h>
+
+#include "portable.h"
+
+static inline __m128i load_1(const char* const* p) { return _mm_loadu_si128((const __m128i*)p[0]); }
+
+/* The second lane comes straight from memory: a load, no shuffle. */
+static inline __m256i load_2(const char* const* p) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(load_1(p)), _mm_loadu_si128((const __m128i*)p[1]), 1);
+}
+
+static inline void store_1(char* p, __m128i v) { _mm_storeu_si128((__m128i*)p, v); }
+static inline void store_2(char* p, __m256i v) { _mm256_storeu_si256((__m256i*)p, v); }
+
+#define LANES 1
+#define VECTOR __m128i
+#define LOAD load_1
+#define STORE store_1
+
+#define WORD_BYTES 1
+#define SUFFIX 8x1
+#define LO _mm_unpacklo_epi8
+#define HI _mm_unpackhi_epi8
+#include "lanes_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+
+#define WORD_BYTES 2
+#define SUFFIX 16x1
+#define LO _mm_unpacklo_epi16
+#define HI _mm_unpackhi_epi16
+#include "lanes_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+
+#define WORD_BYTES 4
+#define SUFFIX 32x1
+#define LO _mm_unpacklo_epi32
+#define HI _mm_unpackhi_epi32
+#include "lanes_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+
+#define WORD_BYTES 8
+#define SUFFIX 64x1
+#define LO _mm_unpacklo_epi64
+#define HI _mm_unpackhi_epi64
+#include "lanes_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+
+#undef LANES
+#undef VECTOR
+#undef LOAD
+#undef STORE
+#define LANES 2
+#define VECTOR __m256i
+#define LOAD load_2
+#define STORE store_2
+
+#define WORD_BYTES 1
+#define SUFFIX 8x2
+#define LO _mm256_unpacklo_epi8
+#define HI _mm256_unpackhi_epi8
+#include "lanes_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+
+#define WORD_BYTES 2
+#define SUFFIX 16x2
+#define LO _mm256_unpacklo_epi16
+#define HI _mm256_unpackhi_epi16
+#include "lanes_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+
+#define WORD_BYTES 4
+#define SUFFIX 32x2
+#define LO _mm256_unpacklo_epi32
+#define HI _mm256_unpackhi_epi32
+#include "lanes_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+
+#define WORD_BYTES 8
+#define SUFFIX 64x2
+#define LO _mm256_unpacklo_epi64
+#define HI _mm256_unpackhi_epi64
+#include "lanes_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+
+/* The widest network that the panel has room for; panels smaller than any go to the portable kernel. */
+#define TRANSPOSE(bits)                                                                 \
+    static void transpose_lanes_##bits(char* dst, const char* src, const lp_panel* p) { \
+        if (p->valid_rows < 128 / bits || p->cols < 128 / bits)                         \
+            transpose_##bits(dst, src, p);                                              \
+        else if (p->cols < 256 / bits)                                                  \
+            panel_##bits##x1(dst, src, p);                                              \
+        else                                                                            \
+            panel_##bits##x2(dst, src, p);                                              \
+    }
+TRANSPOSE(8)
+TRANSPOSE(16)
+TRANSPOSE(32)
+TRANSPOSE(64)
+
+static const lp_kernels table = {
+    .isa = "avx2",
+    .copy = copy,
+    .transpose = {transpose_lanes_8, transpose_lanes_16, transpose_lanes_32, transpose_lanes_64, transpose_128},
+    .strided = {strided_8, strided_16, strided_32, strided_64, strided_128},
+    .strided_any = strided_any,
+};
+const lp_kernels* const lp_kernels_avx2 = &table;
+#else
+const lp_kernels* const lp_kernels_avx2 = NULL;
+#endif
