@@ -68,7 +68,7 @@ def to_memory_format(
     ((32, 4, 16, 8), True)
     """
     if not isinstance(memory_format, MemoryFormat):
-        raise TypeError(f"to_memory_format: memory_format must be a MemoryFormat, got {memory_format!r}")
+        raise TypeError(f"to_memory_format: memory_format must be a member of MemoryFormat, got {memory_format!r}")
     return _convert("to_memory_format", x, memory_format, out, copy, threads, layout)
 
 
