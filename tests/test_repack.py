@@ -266,6 +266,8 @@ def test_formats_of_ones_own(pattern, where, order, shape, dtype):
     assert_same(lp.repack(x, order, fmt, c0=c0), storage)
     assert_same(lp.repack(dirty(storage, where, order, shape), fmt, order, shape=shape), x)
     assert fmt.packed_shape(shape, c0=c0) == storage.shape
+    for at in np.ndindex(shape):
+        assert fmt.index(at, shape, c0=c0) == reference.index(where, order, at, shape)
     assert "MINE" not in lp.FORMATS
 
 

@@ -1,8 +1,9 @@
-/* The contract between the engine and the micro-kernels: one panel of words.
+/* The contract between the engine and the micro-kernels: a panel of words.
  *
- * A panel is a matrix of `rows` x `cols` words. Word (r, c) is written to dst + r * dst_rs + c * dst_cs; where
- * r < valid_rows and c < valid_cols it is the word at src + r * src_rs + c * src_cs, elsewhere it is the fill word.
- * A kernel reads nothing else, writes nothing else, accepts every alignment, and cannot fail. */
+ * A panel is `planes` matrices of `rows` x `cols` words, all alike. Word (r, c) is written to dst + r * dst_rs + c *
+ * dst_cs; where r < valid_rows and c < valid_cols it is the word at src + r * src_rs + c * src_cs, elsewhere it is the
+ * fill word. A kernel writes nothing else, accepts every alignment, and cannot fail. It may read what lies between the
+ * words of one matrix, but nothing before its first or behind its last. */
 #ifndef LAYOUTPACK_KERNELS_H
 #define LAYOUTPACK_KERNELS_H
 
@@ -12,22 +13,22 @@
 enum { LP_FILL_BYTES = 64 };
 
 typedef struct {
-    ptrdiff_t rows, cols;
+    ptrdiff_t planes, rows, cols;
     ptrdiff_t valid_rows, valid_cols;
-    ptrdiff_t src_rs, src_cs; /* row and column stride, signed bytes */
-    ptrdiff_t dst_rs, dst_cs;
+    ptrdiff_t src_ps, src_rs, src_cs; /* plane, row and column stride, signed bytes */
+    ptrdiff_t dst_ps, dst_rs, dst_cs;
     ptrdiff_t width; /* bytes of a word */
-    const char* fill;
+    const char *fill;
 } lp_panel;
 
-typedef void (*lp_panel_fn)(char* dst, const char* src, const lp_panel* p);
+typedef void (*lp_panel_fn)(char *dst, const char *src, const lp_panel *p);
 
 /* log2 of the word sizes that have kernels of their own: 1, 2, 4, 8 and 16 bytes. */
 enum { LP_WORDS = 5 };
 
 /* The kernels of one instruction set. */
 typedef struct {
-    const char* isa;
+    const char *isa;
     lp_panel_fn copy;                /* src_cs == dst_cs == width, any width: rows of contiguous bytes */
     lp_panel_fn transpose[LP_WORDS]; /* src_rs == dst_cs == width: a matrix transposition */
     lp_panel_fn strided[LP_WORDS];   /* any strides */
@@ -35,13 +36,13 @@ typedef struct {
 } lp_kernels;
 
 /* One file each; NULL where the compiler does not know the instruction set. */
-extern const lp_kernels* const lp_kernels_avx2;
-extern const lp_kernels* const lp_kernels_scalar;
+extern const lp_kernels *const lp_kernels_avx2;
+extern const lp_kernels *const lp_kernels_scalar;
 
 /* The i-th instruction set of this build, best first; NULL behind the last. */
-const lp_kernels* lp_kernels_built(int i);
+const lp_kernels *lp_kernels_built(int i);
 
 /* Whether this processor and its operating system run the instruction set. */
-int lp_kernels_available(const lp_kernels* kernels);
+int lp_kernels_available(const lp_kernels *kernels);
 
 #endif

@@ -22,25 +22,25 @@ typedef struct {
 typedef struct {
     ptrdiff_t src_offset;
     ptrdiff_t dst_offset;
-    const lp_loop* loops; /* the loops common to the group first */
-    const int* nest;      /* the loops around the panel, outermost first */
+    const lp_loop *loops; /* the loops common to the group first */
+    const int *nest;      /* the loops around the panel, outermost first */
     int n_nest;
-    int row, col; /* the loops of the panel, -1: none */
+    int plane, row, col; /* the loops of the panel, -1: none */
     ptrdiff_t row_tile, col_tile;
     ptrdiff_t width; /* bytes of one word */
     lp_panel_fn kernel;
-    const char* fill; /* one word of padding, LP_FILL_BYTES readable */
+    const char *fill; /* one word of padding, LP_FILL_BYTES readable */
 } lp_box;
 
 /* Boxes that share their first loops. A chunk of work is a range of the shared loops, with all boxes. */
 typedef struct {
     ptrdiff_t src_offset;
     ptrdiff_t dst_offset;
-    const lp_loop* loops;
-    const ptrdiff_t* steps; /* iterations of each shared loop in one chunk */
+    const lp_loop *loops;
+    const ptrdiff_t *steps; /* iterations of each shared loop in one chunk */
     int n_loops;
     int n_boxes;
-    const lp_box* boxes;
+    const lp_box *boxes;
     ptrdiff_t chunks;
 } lp_group;
 

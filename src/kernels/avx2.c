@@ -6,15 +6,15 @@
 
 #include "portable.h"
 
-static inline __m128i load_1(const char* const* p) { return _mm_loadu_si128((const __m128i*)p[0]); }
+static inline __m128i load_1(const char *const *p) { return _mm_loadu_si128((const __m128i *)p[0]); }
 
 /* The second lane comes straight from memory: a load, no shuffle. */
-static inline __m256i load_2(const char* const* p) {
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(load_1(p)), _mm_loadu_si128((const __m128i*)p[1]), 1);
+static inline __m256i load_2(const char *const *p) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(load_1(p)), _mm_loadu_si128((const __m128i *)p[1]), 1);
 }
 
-static inline void store_1(char* p, __m128i v) { _mm_storeu_si128((__m128i*)p, v); }
-static inline void store_2(char* p, __m256i v) { _mm256_storeu_si256((__m256i*)p, v); }
+static inline void store_1(char *p, __m128i v) { _mm_storeu_si128((__m128i *)p, v); }
+static inline void store_2(char *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
 
 #define LANES 1
 #define VECTOR __m128i
@@ -110,16 +110,20 @@ static inline void store_2(char* p, __m256i v) { _mm256_storeu_si256((__m256i*)p
 #undef LO
 #undef HI
 
-/* The widest network that the panel has room for; panels smaller than any go to the portable kernel. */
-#define TRANSPOSE(bits)                                                                 \
-    static void transpose_lanes_##bits(char* dst, const char* src, const lp_panel* p) { \
-        if (p->valid_rows < 128 / bits || p->cols < 128 / bits)                         \
-            transpose_##bits(dst, src, p);                                              \
-        else if (p->cols < 256 / bits)                                                  \
-            panel_##bits##x1(dst, src, p);                                              \
-        else                                                                            \
-            panel_##bits##x2(dst, src, p);                                              \
-    }
+/* The widest network that the panel has room for. What is smaller, and pixels of 3 or 4 words, which the compiler turns
+ * into shuffles by itself, go to the portable kernels. */
+#define TRANSPOSE(bits)                                                                                         \
+    static void transpose_lanes_##bits(char *dst, const char *src, const lp_panel *p) {                         \
+        const ptrdiff_t lane = 128 / bits, pixel = p->valid_rows * (bits / 8);                                  \
+        int narrow = p->valid_rows < lane && (p->src_cs < pixel || (p->src_cs == pixel && p->valid_rows <= 4)); \
+        if (p->cols < lane || narrow || p->valid_rows == 0 || pads_##bits(p))                                   \
+            transpose_##bits(dst, src, p);                                                                      \
+        else if (p->cols < 2 * lane)                                                                            \
+            panel_##bits##x1(dst, src, p);                                                                      \
+        else                                                                                                    \
+            panel_##bits##x2(dst, src, p);                                                                      \
+    }                                                                                                           \
+    PLANES(transpose_lanes_##bits)
 TRANSPOSE(8)
 TRANSPOSE(16)
 TRANSPOSE(32)
@@ -127,12 +131,13 @@ TRANSPOSE(64)
 
 static const lp_kernels table = {
     .isa = "avx2",
-    .copy = copy,
-    .transpose = {transpose_lanes_8, transpose_lanes_16, transpose_lanes_32, transpose_lanes_64, transpose_128},
-    .strided = {strided_8, strided_16, strided_32, strided_64, strided_128},
-    .strided_any = strided_any,
+    .copy = copy_planes,
+    .transpose = {transpose_lanes_8_planes, transpose_lanes_16_planes, transpose_lanes_32_planes,
+                  transpose_lanes_64_planes, transpose_128_planes},
+    .strided = {strided_8_planes, strided_16_planes, strided_32_planes, strided_64_planes, strided_128_planes},
+    .strided_any = strided_any_planes,
 };
-const lp_kernels* const lp_kernels_avx2 = &table;
+const lp_kernels *const lp_kernels_avx2 = &table;
 #else
-const lp_kernels* const lp_kernels_avx2 = NULL;
+const lp_kernels *const lp_kernels_avx2 = NULL;
 #endif

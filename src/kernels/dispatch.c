@@ -4,7 +4,7 @@
 #include "layoutpack/kernels.h"
 
 /* Whether this processor and its operating system run the instruction set. */
-static int runs(const char* isa) {
+static int runs(const char *isa) {
 #if defined __x86_64__ && defined __GNUC__
     __builtin_cpu_init();
     if (!strcmp(isa, "avx2")) return __builtin_cpu_supports("avx2");
@@ -12,11 +12,11 @@ static int runs(const char* isa) {
     return !strcmp(isa, "scalar");
 }
 
-const lp_kernels* lp_kernels_built(int i) {
-    const lp_kernels* rows[] = {lp_kernels_avx2, lp_kernels_scalar};
+const lp_kernels *lp_kernels_built(int i) {
+    const lp_kernels *rows[] = {lp_kernels_avx2, lp_kernels_scalar};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         if (rows[k] && i-- == 0) return rows[k];
     return NULL;
 }
 
-int lp_kernels_available(const lp_kernels* kernels) { return runs(kernels->isa); }
+int lp_kernels_available(const lp_kernels *kernels) { return runs(kernels->isa); }

@@ -12,18 +12,9 @@
 #define L (16 / WORD_BYTES)
 #define COLS (LANES * L)
 
-/* One tile. Columns from `valid` on are padding: their lanes come from the fill words. */
-static inline __attribute__((always_inline)) void LP_NAME(tile)(char* dst, ptrdiff_t dst_rs, const char* src,
-                                                                ptrdiff_t src_cs, ptrdiff_t valid, const char* fill) {
-    VECTOR r[L], t[L];
-    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {
-        const char* p[LANES];
-        _Pragma("GCC unroll 4") for (int lane = 0; lane < LANES; lane++) {
-            ptrdiff_t c = lane * L + i;
-            p[lane] = c < valid ? src + c * src_cs : fill;
-        }
-        r[i] = LOAD(p);
-    }
+/* The network, from loaded registers to the first `rows` rows. */
+static ALWAYS_INLINE void LP_NAME(network)(char *dst, ptrdiff_t dst_rs, VECTOR r[L], ptrdiff_t rows) {
+    VECTOR t[L];
     _Pragma("GCC unroll 4") for (int half = 1; half < L; half *= 2) {
         _Pragma("GCC unroll 8") for (int i = 0; i < L / 2; i++) {
             t[2 * i] = LO(r[i], r[i + L / 2]);
@@ -31,13 +22,27 @@ static inline __attribute__((always_inline)) void LP_NAME(tile)(char* dst, ptrdi
         }
         _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) r[i] = t[i];
     }
-    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) STORE(dst + i * dst_rs, r[i]);
+    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (i < rows) STORE(dst + i * dst_rs, r[i]);
+}
+
+/* One tile. Columns from `valid` on are padding: their lanes come from the fill words. */
+static ALWAYS_INLINE void LP_NAME(tile)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs, ptrdiff_t valid,
+                                        const char *fill) {
+    VECTOR r[L];
+    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {
+        const char *p[LANES];
+        _Pragma("GCC unroll 4") for (int lane = 0; lane < LANES; lane++) {
+            ptrdiff_t c = lane * L + i;
+            p[lane] = c < valid ? src + c * src_cs : fill;
+        }
+        r[i] = LOAD(p);
+    }
+    LP_NAME(network)(dst, dst_rs, r, L);
 }
 
 /* COLS columns and `rows` >= L rows: the last tile overlaps the one before it. */
-static inline __attribute__((always_inline)) void LP_NAME(strip)(char* dst, ptrdiff_t dst_rs, const char* src,
-                                                                 ptrdiff_t src_cs, ptrdiff_t rows, ptrdiff_t valid,
-                                                                 const char* fill) {
+static ALWAYS_INLINE void LP_NAME(strip)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs, ptrdiff_t rows,
+                                         ptrdiff_t valid, const char *fill) {
     ptrdiff_t r = 0;
     for (; r + L <= rows; r += L) LP_NAME(tile)(dst + r * dst_rs, dst_rs, src + r * WORD_BYTES, src_cs, valid, fill);
     if (r < rows) {
@@ -46,25 +51,48 @@ static inline __attribute__((always_inline)) void LP_NAME(strip)(char* dst, ptrd
     }
 }
 
-static __attribute__((noinline)) void LP_NAME(padded_strip)(char* dst, ptrdiff_t dst_rs, const char* src,
-                                                            ptrdiff_t src_cs, ptrdiff_t rows, ptrdiff_t valid,
-                                                            const char* fill) {
+static NOINLINE void LP_NAME(padded_strip)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs,
+                                           ptrdiff_t rows, ptrdiff_t valid, const char *fill) {
     LP_NAME(strip)(dst, dst_rs, src, src_cs, rows, valid, fill);
 }
 
-/* A panel of at least COLS columns and L valid rows. */
-static void LP_NAME(panel)(char* dst, const char* src, const lp_panel* p) {
+/* COLS columns and `rows` < L rows: one tile of which only the first rows are kept. A source line is shorter than a
+ * lane, so a load would run past its end: into the next line, which is harmless, or past `end`, the end of the source,
+ * where the line is copied first. */
+static ALWAYS_INLINE void LP_NAME(narrow)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs,
+                                          ptrdiff_t rows, ptrdiff_t valid, const char *fill, const char *end) {
+    char whole[16 * COLS];
+    VECTOR r[L];
+    const char *line[COLS];
+    for (ptrdiff_t c = 0; c < COLS; c++) line[c] = c < valid ? src + c * src_cs : fill;
+    for (ptrdiff_t c = valid < COLS ? valid - 1 : COLS - 1; c >= 0 && end - line[c] < 16; c--) {
+        memcpy(whole + 16 * c, line[c], (size_t)(rows * WORD_BYTES));
+        line[c] = whole + 16 * c;
+    }
+    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {
+        const char *p[LANES];
+        _Pragma("GCC unroll 4") for (int lane = 0; lane < LANES; lane++) p[lane] = line[lane * L + i];
+        r[i] = LOAD(p);
+    }
+    LP_NAME(network)(dst, dst_rs, r, rows);
+}
+
+/* A panel of at least COLS columns, and either L valid rows or source lines that go forward. */
+static void LP_NAME(panel)(char *dst, const char *src, const lp_panel *p) {
+    const char *end = src + (p->valid_cols - 1) * p->src_cs + p->valid_rows * WORD_BYTES;
     for (ptrdiff_t c = 0; c < p->cols; c += COLS) {
         if (c + COLS > p->cols) c = p->cols - COLS; /* overlaps the strip before it */
-        char* d = dst + c * WORD_BYTES;
-        const char* s = src + c * p->src_cs;
+        char *d = dst + c * WORD_BYTES;
         ptrdiff_t valid = p->valid_cols - c;
-        if (valid >= COLS)
+        const char *s = valid > 0 ? src + c * p->src_cs : src;
+        if (p->valid_rows < L)
+            LP_NAME(narrow)(d, p->dst_rs, s, p->src_cs, p->valid_rows, valid, p->fill, end);
+        else if (valid >= COLS)
             LP_NAME(strip)(d, p->dst_rs, s, p->src_cs, p->valid_rows, COLS, p->fill);
         else
-            LP_NAME(padded_strip)(d, p->dst_rs, valid > 0 ? s : src, p->src_cs, p->valid_rows, valid, p->fill);
+            LP_NAME(padded_strip)(d, p->dst_rs, s, p->src_cs, p->valid_rows, valid, p->fill);
     }
-    for (ptrdiff_t r = p->valid_rows; r < p->rows; r++) fill_words(dst + r * p->dst_rs, p->cols, p);
+    fill_rows(dst, p);
 }
 #undef COLS
 #undef L

@@ -1,4 +1,4 @@
-/* The portable kernels for one word size. Define WORD_BYTES and SUFFIX, then include; scalar.c does so for each size.
+/* The portable kernels for one word size. Define WORD_BYTES and SUFFIX, then include; portable.h does so for each size.
  *
  * memcpy of a constant size is how C reads a word at any address: it compiles to one load or store. */
 #define LP_JOIN2(a, b) a##_##b
@@ -9,39 +9,105 @@ typedef struct {
     unsigned char bytes[WORD_BYTES];
 } LP_NAME(word);
 
-static inline void LP_NAME(move)(char* dst, const char* src) {
+static ALWAYS_INLINE void LP_NAME(move)(char *dst, const char *src) {
     LP_NAME(word) w;
     memcpy(&w, src, sizeof w);
     memcpy(dst, &w, sizeof w);
 }
 
-static void LP_NAME(strided)(char* dst, const char* src, const lp_panel* p) {
+static void LP_NAME(strided)(char *dst, const char *src, const lp_panel *p) {
     for (ptrdiff_t r = 0; r < p->valid_rows; r++) {
-        char* d = dst + r * p->dst_rs;
-        const char* s = src + r * p->src_rs;
+        char *d = dst + r * p->dst_rs;
+        const char *s = src + r * p->src_rs;
         for (ptrdiff_t c = 0; c < p->valid_cols; c++) LP_NAME(move)(d + c * p->dst_cs, s + c * p->src_cs);
     }
     fill_rest(dst, p);
 }
 
-/* Four source words of a column go to four rows: a cache line is read once for four rows instead of once for each. */
-static void LP_NAME(transpose)(char* dst, const char* src, const lp_panel* p) {
-    ptrdiff_t r = 0;
-    for (; r + 4 <= p->valid_rows; r += 4) {
-        char* d = dst + r * p->dst_rs;
-        const char* s = src + r * WORD_BYTES;
-        for (ptrdiff_t c = 0; c < p->valid_cols; c++) {
-            LP_NAME(word) w[4];
-            memcpy(w, s + c * p->src_cs, sizeof w);
-            memcpy(d + c * WORD_BYTES, &w[0], WORD_BYTES);
-            memcpy(d + c * WORD_BYTES + p->dst_rs, &w[1], WORD_BYTES);
-            memcpy(d + c * WORD_BYTES + 2 * p->dst_rs, &w[2], WORD_BYTES);
-            memcpy(d + c * WORD_BYTES + 3 * p->dst_rs, &w[3], WORD_BYTES);
-        }
+/* `n` pixels of `c` words each from `c` planes. With a constant c the compiler makes shuffles of it. */
+static ALWAYS_INLINE void LP_NAME(interleave)(char *restrict dst, const char *restrict src, ptrdiff_t plane,
+                                              ptrdiff_t n, int c) {
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int k = 0; k < c; k++) LP_NAME(move)(dst + (i * c + k) * WORD_BYTES, src + k * plane + i * WORD_BYTES);
+}
+
+/* The way back: `c` planes from `n` pixels of `c` words each. */
+static ALWAYS_INLINE void LP_NAME(deinterleave)(char *restrict dst, const char *restrict src, ptrdiff_t plane,
+                                                ptrdiff_t n, int c) {
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int k = 0; k < c; k++) LP_NAME(move)(dst + k * plane + i * WORD_BYTES, src + (i * c + k) * WORD_BYTES);
+}
+
+/* Up to four planes to pixels of more words: dense pixels of four words first, 2 KiB of them, and then for every pixel
+ * one store of padding and one of the four. */
+static void LP_NAME(pad)(char *dst, const char *src, const lp_panel *p) {
+    enum { GROUP = 4 * WORD_BYTES, PIXELS = 2048 / GROUP };
+    char dense[2048], line[PIXELS * WORD_BYTES];
+    ptrdiff_t pixel = p->cols * WORD_BYTES;
+    for (int i = 0; i < PIXELS; i++) memcpy(line + i * WORD_BYTES, p->fill, WORD_BYTES);
+    for (ptrdiff_t r = 0; r < p->valid_rows; r += PIXELS) {
+        ptrdiff_t n = p->valid_rows - r < PIXELS ? p->valid_rows - r : PIXELS;
+        const char *plane[4];
+        for (int k = 0; k < 4; k++) plane[k] = k < p->valid_cols ? src + k * p->src_cs + r * WORD_BYTES : line;
+        for (ptrdiff_t i = 0; i < n; i++)
+            for (int k = 0; k < 4; k++) LP_NAME(move)(dense + i * GROUP + k * WORD_BYTES, plane[k] + i * WORD_BYTES);
+        char *d = dst + r * p->dst_rs;
+#define LP_PIXELS(bytes)                                \
+    for (ptrdiff_t i = 0; i < n; i++, d += p->dst_rs) { \
+        memcpy(d, p->fill, bytes);                      \
+        memcpy(d, dense + i * GROUP, GROUP);            \
     }
-    for (; r < p->valid_rows; r++)
-        for (ptrdiff_t c = 0; c < p->valid_cols; c++)
-            LP_NAME(move)(dst + r * p->dst_rs + c * WORD_BYTES, src + r * WORD_BYTES + c * p->src_cs);
+        if (pixel == 16)
+            LP_PIXELS(16)
+        else if (pixel == 32)
+            LP_PIXELS(32)
+        else
+            LP_PIXELS(64)
+#undef LP_PIXELS
+    }
+    fill_rows(dst, p);
+}
+
+/* Whether a panel is of that kind. */
+static ALWAYS_INLINE int LP_NAME(pads)(const lp_panel *p) {
+    ptrdiff_t pixel = p->cols * WORD_BYTES;
+    return p->valid_cols <= 4 && p->cols > 4 && 4 * WORD_BYTES <= pixel && (pixel == 16 || pixel == 32 || pixel == 64);
+}
+
+/* Four source words of a column go to four rows: a cache line is read once for four rows instead of once for each. */
+static void LP_NAME(transpose)(char *dst, const char *src, const lp_panel *p) {
+    int whole = p->valid_cols == p->cols;
+    ptrdiff_t pixel = p->cols * WORD_BYTES;
+    if (LP_NAME(pads)(p)) {
+        LP_NAME(pad)(dst, src, p);
+        return;
+    }
+    if (whole && p->cols == 3 && p->dst_rs == pixel)
+        LP_NAME(interleave)(dst, src, p->src_cs, p->valid_rows, 3);
+    else if (whole && p->cols == 4 && p->dst_rs == pixel)
+        LP_NAME(interleave)(dst, src, p->src_cs, p->valid_rows, 4);
+    else if (p->valid_rows == 3 && p->src_cs == 3 * WORD_BYTES)
+        LP_NAME(deinterleave)(dst, src, p->dst_rs, p->valid_cols, 3);
+    else if (p->valid_rows == 4 && p->src_cs == 4 * WORD_BYTES)
+        LP_NAME(deinterleave)(dst, src, p->dst_rs, p->valid_cols, 4);
+    else {
+        ptrdiff_t r = 0;
+        for (; r + 4 <= p->valid_rows; r += 4) {
+            char *d = dst + r * p->dst_rs;
+            const char *s = src + r * WORD_BYTES;
+            for (ptrdiff_t c = 0; c < p->valid_cols; c++) {
+                LP_NAME(word) w[4];
+                memcpy(w, s + c * p->src_cs, sizeof w);
+                memcpy(d + c * WORD_BYTES, &w[0], WORD_BYTES);
+                memcpy(d + c * WORD_BYTES + p->dst_rs, &w[1], WORD_BYTES);
+                memcpy(d + c * WORD_BYTES + 2 * p->dst_rs, &w[2], WORD_BYTES);
+                memcpy(d + c * WORD_BYTES + 3 * p->dst_rs, &w[3], WORD_BYTES);
+            }
+        }
+        for (; r < p->valid_rows; r++)
+            for (ptrdiff_t c = 0; c < p->valid_cols; c++)
+                LP_NAME(move)(dst + r * p->dst_rs + c * WORD_BYTES, src + r * WORD_BYTES + c * p->src_cs);
+    }
     fill_rest(dst, p);
 }
 

@@ -7,15 +7,23 @@
 
 #include "layoutpack/kernels.h"
 
+#ifdef __GNUC__
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
+#else
+#define ALWAYS_INLINE inline
+#define NOINLINE
+#endif
+
 /* n words of padding, side by side. */
-static void fill_run(char* dst, ptrdiff_t n, const lp_panel* p) {
+static void fill_run(char *dst, ptrdiff_t n, const lp_panel *p) {
     ptrdiff_t bytes = n * p->width, step = LP_FILL_BYTES / p->width * p->width;
     if (step == 0) step = p->width;
     for (; bytes >= step; bytes -= step, dst += step) memcpy(dst, p->fill, (size_t)step);
     if (bytes > 0) memcpy(dst, p->fill, (size_t)bytes);
 }
 
-static void fill_words(char* dst, ptrdiff_t n, const lp_panel* p) {
+static void fill_words(char *dst, ptrdiff_t n, const lp_panel *p) {
     if (p->dst_cs == p->width) {
         fill_run(dst, n, p);
         return;
@@ -23,12 +31,17 @@ static void fill_words(char* dst, ptrdiff_t n, const lp_panel* p) {
     for (ptrdiff_t c = 0; c < n; c++) memcpy(dst + c * p->dst_cs, p->fill, (size_t)p->width);
 }
 
-/* Padding right of the valid columns, then whole rows below the valid ones. */
-static void fill_rest(char* dst, const lp_panel* p) {
+/* Padding below the valid rows. */
+static void fill_rows(char *dst, const lp_panel *p) {
+    for (ptrdiff_t r = p->valid_rows; r < p->rows; r++) fill_words(dst + r * p->dst_rs, p->cols, p);
+}
+
+/* Padding right of the valid columns, and below the valid rows. */
+static void fill_rest(char *dst, const lp_panel *p) {
     if (p->valid_cols < p->cols)
         for (ptrdiff_t r = 0; r < p->valid_rows; r++)
             fill_words(dst + r * p->dst_rs + p->valid_cols * p->dst_cs, p->cols - p->valid_cols, p);
-    for (ptrdiff_t r = p->valid_rows; r < p->rows; r++) fill_words(dst + r * p->dst_rs, p->cols, p);
+    fill_rows(dst, p);
 }
 
 #define WORD_BYTES 1
@@ -47,34 +60,74 @@ static void fill_rest(char* dst, const lp_panel* p) {
 #define SUFFIX 128
 #include "panel_template.h"
 
-static void strided_any(char* dst, const char* src, const lp_panel* p) {
+static void strided_any(char *dst, const char *src, const lp_panel *p) {
     for (ptrdiff_t r = 0; r < p->valid_rows; r++)
         for (ptrdiff_t c = 0; c < p->valid_cols; c++)
             memcpy(dst + r * p->dst_rs + c * p->dst_cs, src + r * p->src_rs + c * p->src_cs, (size_t)p->width);
     fill_rest(dst, p);
 }
 
-/* A call of memcpy costs more than a short run is worth: the runs of one block (C0 words) get a constant size. */
-static void copy(char* dst, const char* src, const lp_panel* p) {
-    size_t run = (size_t)(p->valid_cols * p->width);
-#define LP_COPY_ROWS(size) \
-    for (ptrdiff_t r = 0; r < p->valid_rows; r++) memcpy(dst + r * p->dst_rs, src + r * p->src_rs, size)
-    switch (run) {
-        case 16:
-            LP_COPY_ROWS(16);
-            break;
-        case 32:
-            LP_COPY_ROWS(32);
-            break;
-        case 64:
-            LP_COPY_ROWS(64);
-            break;
-        default:
-            LP_COPY_ROWS(run);
-            break;
+/* Rows of `run` bytes, n <= run <= 2 n: two moves of the constant size n, which may overlap. Where `pad` is given, a
+ * constant too, the whole row of so many bytes is filled first. */
+static ALWAYS_INLINE void copy_runs(char *dst, const char *src, const lp_panel *p, size_t run, size_t n, size_t pad) {
+    for (ptrdiff_t r = 0; r < p->valid_rows; r++, dst += p->dst_rs, src += p->src_rs) {
+        char first[64], last[64];
+        memcpy(first, src, n);
+        memcpy(last, src + run - n, n);
+        if (pad) memcpy(dst, p->fill, pad);
+        memcpy(dst, first, n);
+        memcpy(dst + run - n, last, n);
     }
-#undef LP_COPY_ROWS
-    fill_rest(dst, p);
 }
+
+static ALWAYS_INLINE void copy_any_run(char *dst, const char *src, const lp_panel *p, size_t run, size_t pad) {
+    if (run > 64)
+        for (ptrdiff_t r = 0; r < p->valid_rows; r++) memcpy(dst + r * p->dst_rs, src + r * p->src_rs, run);
+    else if (run > 32)
+        copy_runs(dst, src, p, run, 32, pad);
+    else if (run > 16)
+        copy_runs(dst, src, p, run, 16, pad);
+    else if (run > 8)
+        copy_runs(dst, src, p, run, 8, pad);
+    else if (run > 4)
+        copy_runs(dst, src, p, run, 4, pad);
+    else if (run > 2)
+        copy_runs(dst, src, p, run, 2, pad);
+    else if (run)
+        copy_runs(dst, src, p, run, 1, pad);
+}
+
+/* A call of memcpy costs more than a short run is worth, and so does a second visit for a short row's padding. */
+static void copy(char *dst, const char *src, const lp_panel *p) {
+    size_t run = (size_t)(p->valid_cols * p->width), row = (size_t)(p->cols * p->width);
+    if (run == 64 && run == row)
+        for (ptrdiff_t r = 0; r < p->valid_rows; r++) memcpy(dst + r * p->dst_rs, src + r * p->src_rs, 64);
+    else if (run == 32 && run == row)
+        for (ptrdiff_t r = 0; r < p->valid_rows; r++) memcpy(dst + r * p->dst_rs, src + r * p->src_rs, 32);
+    else if (run < row && row == 64)
+        copy_any_run(dst, src, p, run, 64);
+    else if (run < row && row == 32)
+        copy_any_run(dst, src, p, run, 32);
+    else {
+        copy_any_run(dst, src, p, run, 0);
+        fill_rest(dst, p);
+        return;
+    }
+    fill_rows(dst, p);
+}
+
+/* The kernels that the table names: a panel, plane by plane. */
+#define PLANES(kernel)                                                                                 \
+    static void kernel##_planes(char *dst, const char *src, const lp_panel *p) {                       \
+        for (ptrdiff_t k = 0; k < p->planes; k++) kernel(dst + k * p->dst_ps, src + k * p->src_ps, p); \
+    }
+PLANES(copy)
+PLANES(strided_8)
+PLANES(strided_16)
+PLANES(strided_32)
+PLANES(strided_64)
+PLANES(strided_128)
+PLANES(strided_any)
+PLANES(transpose_128)
 
 #endif

@@ -1,11 +1,17 @@
 /* Portable kernels: the fallback everywhere and the reference for every other instruction set. */
 #include "portable.h"
 
+PLANES(transpose_8)
+PLANES(transpose_16)
+PLANES(transpose_32)
+PLANES(transpose_64)
+
 static const lp_kernels table = {
     .isa = "scalar",
-    .copy = copy,
-    .transpose = {transpose_8, transpose_16, transpose_32, transpose_64, transpose_128},
-    .strided = {strided_8, strided_16, strided_32, strided_64, strided_128},
-    .strided_any = strided_any,
+    .copy = copy_planes,
+    .transpose = {transpose_8_planes, transpose_16_planes, transpose_32_planes, transpose_64_planes,
+                  transpose_128_planes},
+    .strided = {strided_8_planes, strided_16_planes, strided_32_planes, strided_64_planes, strided_128_planes},
+    .strided_any = strided_any_planes,
 };
-const lp_kernels* const lp_kernels_scalar = &table;
+const lp_kernels *const lp_kernels_scalar = &table;

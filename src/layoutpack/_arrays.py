@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from layoutpack import _engine
-
 Array = NDArray[Any]
 
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
@@ -135,11 +133,6 @@ def dense_strides(shape: Sequence[int], itemsize: int, order: Sequence[int] | No
         strides[axis] = step
         step *= shape[axis] if order is not None else max(shape[axis], 1)
     return tuple(strides)
-
-
-def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """A fresh row-major array with canonical strides, on a 64-byte border."""
-    return _engine.empty(shape, dtype, dense_strides(shape, dtype.itemsize))
 
 
 def fill_bytes(fill: Any, dtype: np.dtype[Any], name: str) -> bytes:

@@ -19,7 +19,6 @@ from layoutpack._arrays import (
     check_cast,
     check_out,
     dense_strides,
-    empty,
     fill_bytes,
     share_memory,
 )
@@ -135,15 +134,15 @@ def _split_blocks(
 
 @lru_cache(maxsize=1024)
 def conversion_for(
-    src: FormatLike,
-    dst: FormatLike,
+    src: Format,
+    dst: Format,
     src_shape: tuple[int, ...],
     dtype: np.dtype[Any],
     shape: tuple[int, ...] | None,
     channels: int | None,
     blocks: tuple[BlockArgument, ...],
 ) -> Conversion:
-    return Conversion(as_format(src), as_format(dst), src_shape, dtype, shape, channels, blocks)
+    return Conversion(src, dst, src_shape, dtype, shape, channels, blocks)
 
 
 def convert(
@@ -166,6 +165,7 @@ def convert(
 ) -> Array:
     """What every conversion does: check, plan, run."""
     source = as_input(x, name)
+    src_format, dst_format = as_format(src), as_format(dst)
     if groups != 1:
         check_groups(groups, name)
     if threads is not None:
@@ -184,11 +184,11 @@ def convert(
         target = as_out(out, name)
         check_cast(result_dtype, target.dtype, casting, name)
         result_dtype = target.dtype
-        if shape is None and _needs_shape(src, dst):
+        if shape is None and dst_format.is_plain and not src_format.is_plain:
             shape = target.shape
     conversion = conversion_for(
-        src,
-        dst,
+        src_format,
+        dst_format,
         source.shape,
         result_dtype,
         None if shape is None else as_shape(shape, name),
@@ -207,7 +207,7 @@ def convert(
                 f"{name}: {conversion} with strides {source.strides} needs a copy, which copy=False forbids"
             )
     if target is None:
-        target = empty(conversion.shape, result_dtype)
+        target = _engine.empty(conversion.shape, result_dtype, conversion.strides)
     elif share_memory(source, target):
         if (
             source.dtype == result_dtype
@@ -260,7 +260,3 @@ def as_blocks(c0: BlockArgument, n0: BlockArgument, m0: BlockArgument, name: str
         return src, dst
 
     return check("c0", c0), check("n0", n0), check("m0", m0)
-
-
-def _needs_shape(src: FormatLike, dst: FormatLike) -> bool:
-    return as_format(dst).is_plain and not as_format(src).is_plain

@@ -132,13 +132,14 @@ cdef void run_panel(
     ptrdiff_t src_at
 ) noexcept nogil:
     """One panel, tile by tile: so many rows and columns at once that both sides stay in the first cache."""
+    cdef const lp_loop *plane
     cdef const lp_loop *row
     cdef const lp_loop *col
-    cdef ptrdiff_t rows = 1, cols = 1, live_rows = 1, live_cols = 1, r = 0, c
+    cdef ptrdiff_t planes = 1, rows = 1, cols = 1, live_planes = 1, live_rows = 1, live_cols = 1, r = 0, c, at
     cdef lp_panel p
     p.width = box.width
     p.fill = box.fill
-    p.src_rs = p.src_cs = p.dst_rs = p.dst_cs = 0
+    p.src_ps = p.src_rs = p.src_cs = p.dst_ps = p.dst_rs = p.dst_cs = 0
     if box.col >= 0:
         col = &box.loops[box.col]
         cols = extents[box.col] if box.col < shared else col.extent
@@ -149,8 +150,13 @@ cdef void run_panel(
         rows = extents[box.row] if box.row < shared else row.extent
         live_rows = rows if box.row < shared else row.valid
         p.src_rs, p.dst_rs = row.src_stride, row.dst_stride
+    if box.plane >= 0:
+        plane = &box.loops[box.plane]
+        planes = extents[box.plane] if box.plane < shared else plane.extent
+        live_planes = planes if box.plane < shared else plane.valid
+        p.src_ps, p.dst_ps = plane.src_stride, plane.dst_stride
     if dead:
-        live_rows = 0
+        live_planes = 0
     while r < rows:
         p.rows = min(box.row_tile, rows - r)
         c = 0
@@ -158,13 +164,16 @@ cdef void run_panel(
             p.cols = min(box.col_tile, cols - c)
             p.valid_rows = clip(live_rows - r, p.rows)
             p.valid_cols = clip(live_cols - c, p.cols)
-            if p.valid_rows == 0 or p.valid_cols == 0:
-                # All padding: it has no source, and a pointer outside the input is never formed.
+            p.planes = live_planes if p.valid_rows and p.valid_cols else 0
+            at = dst_at + r * p.dst_rs + c * p.dst_cs
+            # Planes of nothing but padding have no source: a pointer outside the input is never formed.
+            if p.planes:
+                box.kernel(dst + at, src + (src_at + r * p.src_rs + c * p.src_cs), &p)
+            if p.planes < planes:
+                at += p.planes * p.dst_ps
+                p.planes = planes - p.planes
                 p.valid_rows = 0
-                box.kernel(dst + (dst_at + r * p.dst_rs + c * p.dst_cs), src, &p)
-            else:
-                box.kernel(
-                    dst + (dst_at + r * p.dst_rs + c * p.dst_cs), src + (src_at + r * p.src_rs + c * p.src_cs), &p)
+                box.kernel(dst + at, src, &p)
             c += box.col_tile
         r += box.row_tile
 
@@ -349,7 +358,7 @@ cdef class Program:
             ready += len(fill)
         box.src_offset, box.dst_offset = source.src_offset, source.dst_offset
         box.loops, box.nest, box.n_nest = loops, nest, n_nest
-        box.row, box.col = source.row, source.col
+        box.plane, box.row, box.col = source.plane, source.row, source.col
         box.row_tile, box.col_tile = source.row_tile, source.col_tile
         box.width, box.fill = width, pattern
         log2 = width.bit_length() - 1 if width in (1, 2, 4, 8, 16) else LP_WORDS

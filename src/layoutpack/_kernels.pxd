@@ -5,10 +5,10 @@ cdef extern from "layoutpack/kernels.h" nogil:
     const int LP_WORDS
 
     ctypedef struct lp_panel:
-        ptrdiff_t rows, cols
+        ptrdiff_t planes, rows, cols
         ptrdiff_t valid_rows, valid_cols
-        ptrdiff_t src_rs, src_cs
-        ptrdiff_t dst_rs, dst_cs
+        ptrdiff_t src_ps, src_rs, src_cs
+        ptrdiff_t dst_ps, dst_rs, dst_cs
         ptrdiff_t width
         const char *fill
 
@@ -39,7 +39,7 @@ cdef extern from "layoutpack/plan.h" nogil:
         const lp_loop *loops
         const int *nest
         int n_nest
-        int row, col
+        int plane, row, col
         ptrdiff_t row_tile, col_tile
         ptrdiff_t width
         lp_panel_fn kernel

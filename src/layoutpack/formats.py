@@ -113,7 +113,7 @@ class Format:
     (0, 2, 1, 3, 1)
     """
 
-    __slots__ = ("_batched", "_blocks", "_groups", "_logical", "_physical", "logical", "name", "physical")
+    __slots__ = ("_batched", "_blocks", "_groups", "_hash", "_logical", "_physical", "logical", "name", "physical")
 
     name: str
     logical: str
@@ -123,6 +123,7 @@ class Format:
     _groups: dict[str, tuple[Factor, ...]]
     _blocks: dict[str, tuple[BlockSize, ...]]
     _batched: bool
+    _hash: int
 
     def __init__(
         self,
@@ -143,6 +144,7 @@ class Format:
             "_batched": parser.batched,
         }.items():
             object.__setattr__(self, slot, value)
+        object.__setattr__(self, "_hash", hash(self._key()))  # a key of the plan cache in every call
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Format is immutable, cannot set {name!r}")
@@ -375,7 +377,7 @@ class Format:
         return self._key() == other._key() if isinstance(other, Format) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Format, (self.name, self.logical, self.physical, dict(self.blocks))

@@ -16,7 +16,6 @@ from layoutpack._arrays import (
     check_cast,
     check_out,
     dense_strides,
-    empty,
     fill_bytes,
     share_memory,
 )
@@ -375,7 +374,7 @@ class Plan:
             if array is not None and array.dtype != self.dtype:
                 raise TypeError(f"plan: made for dtype {self.dtype}, got {array.dtype}")
         if target is None:
-            target = empty(conversion.shape, self.dtype)
+            target = _engine.empty(conversion.shape, self.dtype, conversion.strides)
         else:
             check_out(target, conversion.shape, "plan")
             if share_memory(source, target):
@@ -465,7 +464,7 @@ def plan(
     logical = None if logical_shape is None else as_shape(logical_shape, "plan")
     n = None if channels is None else as_channels(channels, "plan")
     blocks = as_blocks(c0, n0, m0, "plan")
-    conversion = conversion_for(src, dst, sizes, dt, logical, n, blocks)
+    conversion = conversion_for(as_format(src), as_format(dst), sizes, dt, logical, n, blocks)
     return Plan(conversion, dt, fill_bytes(fill, dt, "plan"), (src, dst, sizes, dt, logical, n, blocks, fill))
 
 

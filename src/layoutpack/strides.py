@@ -17,6 +17,9 @@ from layoutpack._arrays import (
 )
 from layoutpack._conversion import NO_BLOCKS, Out, conversion_for
 from layoutpack._strides import MemoryFormat, memory_order
+from layoutpack.formats import ND, as_format
+
+_ND = as_format(ND)
 
 
 def to_memory_format(
@@ -191,7 +194,7 @@ def _convert(
         raise TypeError(f"{name}: copy= must be True, False or None, got {copy!r}")
     order = memory_order(source.ndim, memory_format, layout)
     strides = dense_strides(source.shape, source.itemsize, None if order == tuple(range(source.ndim)) else order)
-    conversion = conversion_for("ND", "ND", source.shape, source.dtype, None, None, NO_BLOCKS)
+    conversion = conversion_for(_ND, _ND, source.shape, source.dtype, None, None, NO_BLOCKS)
     padding = fill_bytes(None, source.dtype, name)
     if out is None:
         if copy is not True:
@@ -216,7 +219,7 @@ def _convert(
             source = source.copy()
         if source.dtype != target.dtype:
             source = source.astype(target.dtype, casting="same_kind")
-            conversion = conversion_for("ND", "ND", source.shape, source.dtype, None, None, NO_BLOCKS)
+            conversion = conversion_for(_ND, _ND, source.shape, source.dtype, None, None, NO_BLOCKS)
     conversion.run(source, target, fill_bytes(None, source.dtype, name), threads)
     return target
 

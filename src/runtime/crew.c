@@ -45,7 +45,7 @@ enum {
 struct slot {
     _Alignas(64) _Atomic uint64_t ticket; /* serial << 32 | next chunk */
     _Atomic(lp_task) task;
-    _Atomic(void*) argument;
+    _Atomic(void *) argument;
     _Atomic uint32_t chunks;
     _Atomic int helpers; /* helpers with a lower index may take part */
     _Atomic int caller_cpu;
@@ -76,7 +76,7 @@ struct lp_crew {
     struct helper helpers[MAX_HELPERS];
 };
 
-static _Atomic(lp_crew*) the_crew;
+static _Atomic(lp_crew *) the_crew;
 static _Atomic(lp_team) the_team;
 
 void lp_set_team(lp_team team) { atomic_store(&the_team, team); }
@@ -95,17 +95,17 @@ static inline void relax(void) {
 #endif
 }
 
-static void sleep_on(_Atomic uint32_t* word, uint32_t value) {
+static void sleep_on(_Atomic uint32_t *word, uint32_t value) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-static void wake(_Atomic uint32_t* word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
+static void wake(_Atomic uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0); }
 
 /* ---- waking ------------------------------------------------------------------------------------------------------ */
 
 /* Keep the helper off the caller's CPU, where the kernel likes to queue it behind the caller. The mask stays until a
  * caller runs elsewhere, so few wake-ups pay for it. A refusal (one CPU, a container's rules) does no harm. */
-static void shun(struct helper* h, const struct slot* s) {
+static void shun(struct helper *h, const struct slot *s) {
     int cpu = atomic_load_explicit(&s->caller_cpu, memory_order_relaxed);
     cpu_set_t mask;
     if (cpu < 0 || atomic_load_explicit(&h->shunned, memory_order_relaxed) == cpu) return;
@@ -115,7 +115,7 @@ static void shun(struct helper* h, const struct slot* s) {
         atomic_store_explicit(&h->shunned, cpu, memory_order_relaxed);
 }
 
-static void learn(_Atomic int64_t* average, int64_t sample) {
+static void learn(_Atomic int64_t *average, int64_t sample) {
     int64_t old = atomic_load_explicit(average, memory_order_relaxed);
     if (sample > 4 * old) sample = 4 * old; /* one preempted thread must not spoil it */
     atomic_store_explicit(average, old + (sample - old) / 8, memory_order_relaxed);
@@ -124,9 +124,9 @@ static void learn(_Atomic int64_t* average, int64_t sample) {
 /* Before each chunk everybody wakes at most one more sleeper, if what is left is worth it; so a large crew wakes as a
  * tree. After a pause a wake-up costs its caller 15 us and the helper runs 50 to 100 us later, in which one thread
  * copies 1 MB: such jobs are better done alone. The first call of a burst wakes all the same, for those that follow. */
-static void call_for_help(lp_crew* c, struct slot* s, int64_t left, int burst) {
+static void call_for_help(lp_crew *c, struct slot *s, int64_t left, int burst) {
     int n = atomic_load_explicit(&s->helpers, memory_order_relaxed), awake = 1;
-    struct helper* sleeper = NULL;
+    struct helper *sleeper = NULL;
     for (int i = 0; i < n; i++) {
         if (!atomic_load(&c->helpers[i].asleep))
             awake++;
@@ -149,12 +149,12 @@ static void call_for_help(lp_crew* c, struct slot* s, int64_t left, int burst) {
 
 struct work {
     lp_task task;
-    void* argument;
+    void *argument;
     uint32_t chunk;
 };
 
 /* Take the next chunk of a slot for helper `index`, or for its caller (-1). */
-static int take(struct slot* s, int index, struct work* w) {
+static int take(struct slot *s, int index, struct work *w) {
     uint64_t ticket = atomic_load_explicit(&s->ticket, memory_order_acquire);
     for (;;) {
         w->chunk = (uint32_t)ticket;
@@ -168,7 +168,7 @@ static int take(struct slot* s, int index, struct work* w) {
     }
 }
 
-static void help(lp_crew* c, struct slot* s, int index) {
+static void help(lp_crew *c, struct slot *s, int index) {
     struct work w;
     while (take(s, index, &w)) {
         call_for_help(c, s, (int64_t)atomic_load_explicit(&s->chunks, memory_order_relaxed) - w.chunk, 0);
@@ -178,8 +178,8 @@ static void help(lp_crew* c, struct slot* s, int index) {
     }
 }
 
-void lp_serve(lp_crew* c, int index) {
-    struct helper* h = &c->helpers[index];
+void lp_serve(lp_crew *c, int index) {
+    struct helper *h = &c->helpers[index];
     atomic_store(&h->shunned, -1);
     atomic_store(&h->thread, (pid_t)syscall(SYS_gettid));
     atomic_store(&c->starting, 0);
@@ -202,14 +202,14 @@ void lp_serve(lp_crew* c, int index) {
 
 /* This process's crew. A forked child has another pid and starts its own; the parent's is left as the fork caught it,
  * which needs neither a fork handler nor a lock. */
-static lp_crew* crew_of_process(void) {
+static lp_crew *crew_of_process(void) {
     lp_crew *c = atomic_load_explicit(&the_crew, memory_order_acquire), *fresh;
     pid_t pid = getpid();
     if (c && c->pid == pid) return c;
     if (!(fresh = aligned_alloc(64, sizeof *fresh))) return NULL;
     memset(fresh, 0, sizeof *fresh);
     fresh->pid = pid;
-    const char* binding = getenv("OMP_PROC_BIND");
+    const char *binding = getenv("OMP_PROC_BIND");
     fresh->bound = binding && *binding && strcasecmp(binding, "false") != 0;
     fresh->wake_ns = 10000; /* first guesses; both are measured from the first wake-up on */
     fresh->late_ns = 50000;
@@ -220,25 +220,25 @@ static lp_crew* crew_of_process(void) {
 }
 
 struct recruits {
-    lp_crew* crew;
+    lp_crew *crew;
     lp_team team;
     int first, count;
 };
 
-static void* recruit(void* p) {
-    struct recruits r = *(struct recruits*)p;
+static void *recruit(void *p) {
+    struct recruits r = *(struct recruits *)p;
     free(p);
     r.team(r.crew, r.first, r.count);
     return NULL;
 }
 
 /* Let there be `size` helpers: one detached thread enters a team for those that are missing, and no team ever ends. */
-static void grow(lp_crew* c, int size) {
+static void grow(lp_crew *c, int size) {
     lp_team team = atomic_load(&the_team);
     if (!team || atomic_exchange(&c->starting, 1))
         return; /* somebody else is at it: this call does with what is there */
     int old = atomic_load(&c->size);
-    struct recruits* r = size > old ? malloc(sizeof *r) : NULL;
+    struct recruits *r = size > old ? malloc(sizeof *r) : NULL;
     if (!r) {
         atomic_store(&c->starting, 0);
         return;
@@ -270,15 +270,15 @@ static void grow(lp_crew* c, int size) {
     for (int64_t end = now() + START_NS; atomic_load(&c->starting) && now() < end;) sched_yield();
 }
 
-static struct slot* free_slot(lp_crew* c) {
+static struct slot *free_slot(lp_crew *c) {
     for (int i = 0; i < SLOTS; i++) {
-        struct slot* s = &c->slots[i];
+        struct slot *s = &c->slots[i];
         if (!atomic_load_explicit(&s->owned, memory_order_relaxed) && !atomic_exchange(&s->owned, 1)) return s;
     }
     return NULL;
 }
 
-static int run_alone(lp_task task, void* argument, ptrdiff_t chunks, lp_check check) {
+static int run_alone(lp_task task, void *argument, ptrdiff_t chunks, lp_check check) {
     int64_t last = check ? now() : 0;
     for (ptrdiff_t k = 0; k < chunks; k++) {
         task(argument, k);
@@ -292,7 +292,7 @@ static int run_alone(lp_task task, void* argument, ptrdiff_t chunks, lp_check ch
 }
 
 /* Wait until helpers have finished `due` chunks. */
-static void await(struct slot* s, uint32_t due) {
+static void await(struct slot *s, uint32_t due) {
     int64_t end = now() + SPIN_NS;
     while (atomic_load_explicit(&s->done, memory_order_acquire) != due) {
         for (int i = 0; i < 64 && atomic_load_explicit(&s->done, memory_order_acquire) != due; i++) relax();
@@ -304,13 +304,13 @@ static void await(struct slot* s, uint32_t due) {
     }
 }
 
-int lp_run(lp_task task, void* argument, ptrdiff_t chunks, int threads, lp_check check) {
+int lp_run(lp_task task, void *argument, ptrdiff_t chunks, int threads, lp_check check) {
     if (threads > chunks) threads = (int)chunks;
     if (threads > MAX_HELPERS + 1) threads = MAX_HELPERS + 1;
-    lp_crew* c = threads > 1 && chunks < (ptrdiff_t)CLOSED ? crew_of_process() : NULL;
+    lp_crew *c = threads > 1 && chunks < (ptrdiff_t)CLOSED ? crew_of_process() : NULL;
     if (!c) return run_alone(task, argument, chunks, check);
     if (atomic_load_explicit(&c->size, memory_order_relaxed) < threads - 1) grow(c, threads - 1);
-    struct slot* s = free_slot(c);
+    struct slot *s = free_slot(c);
     if (!s) return run_alone(task, argument, chunks, check);
 
     uint64_t serial = ((atomic_load_explicit(&s->ticket, memory_order_relaxed) >> 32) + 1) << 32;
