@@ -471,7 +471,7 @@ def _group(choice: tuple[tuple[Loop | None, list[Segment]], ...], itemsize: int,
     boxes.sort(key=lambda b: b.dst_offset)
     size = math.prod(loop.extent for loop in shared)
     size *= sum(math.prod(loop.extent for loop in b.loops) * b.width for b in boxes)
-    steps = _steps(shared, size, chunk_bytes)
+    steps = _steps(shared, boxes[0], size, chunk_bytes)
     chunks = math.prod(-(-loop.extent // step) for loop, step in zip(shared, steps, strict=True))
     return Group(src_offset, dst_offset, tuple(shared), steps, tuple(boxes), chunks)
 
@@ -563,20 +563,28 @@ def _box(src_offset: int, dst_offset: int, shared: Sequence[Loop], own: list[Loo
     )
 
 
-def _steps(loops: Sequence[Loop], size: int, chunk_bytes: int) -> tuple[int, ...]:
-    """Iterations of each loop in a chunk, so that a chunk writes about `chunk_bytes` of neighbouring output."""
-    steps = []
-    for loop in loops:
+def _steps(loops: Sequence[Loop], box: Box, size: int, chunk_bytes: int) -> tuple[int, ...]:
+    """Iterations of each shared loop in a chunk, so that a chunk writes about `chunk_bytes`; `box` is one of the boxes.
+
+    The loops around the panel are cut first, the outermost of the output first; then the panel itself into whole
+    tiles, since a strip of one channel of three would read every line of the input three times.
+    """
+    steps = [loop.extent for loop in loops]
+    around = [i for i in range(len(loops)) if i in box.nest]
+    panel = sorted((i for i in (box.row, box.col) if 0 <= i < len(loops)), key=lambda i: -loops[i].extent)
+    planes = [i for i in (box.plane,) if 0 <= i < len(loops)]
+    for i in (*around, *panel, *planes):
         if size <= chunk_bytes:
-            steps.append(loop.extent)
-            continue
-        size = max(size // loop.extent, 1)
-        count = -(-loop.extent // max(chunk_bytes // size, 1))
-        step = -(-loop.extent // count)
-        if step > _TILE:
-            step = -(-step // _TILE) * _TILE  # whole tiles, whole cache lines
-        steps.append(step)
-        size *= step
+            break
+        extent = loops[i].extent
+        size = max(size // extent, 1)
+        step = max(chunk_bytes // size, 1)
+        if i in panel:
+            step = -(-step // _TILE) * _TILE
+        count = -(-extent // step)
+        step = -(-extent // count)  # chunks of even size
+        steps[i] = min(-(-step // _TILE) * _TILE if i in panel else step, extent)
+        size *= steps[i]
     return tuple(steps)
 
 
