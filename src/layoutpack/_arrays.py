@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from layoutpack import _engine
+
 Array = NDArray[Any]
 
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
@@ -97,7 +99,7 @@ def check_cast(src: np.dtype[Any], dst: np.dtype[Any], casting: Any, name: str) 
 
 def share_memory(a: Array, b: Array) -> bool:
     """Whether two arrays have a byte in common; True as well where that is too hard to tell."""
-    if not np.may_share_memory(a, b):
+    if _engine.apart(a, b):
         return False
     try:
         return np.shares_memory(a, b, max_work=_OVERLAP_WORK)
@@ -107,7 +109,7 @@ def share_memory(a: Array, b: Array) -> bool:
 
 def overlaps_itself(a: Array) -> bool:
     """Whether two elements of the array have a byte in common; True as well where that is too hard to tell."""
-    if not a.size:
+    if a.flags.c_contiguous or not a.size:
         return False
     reach = a.itemsize
     for stride, extent in sorted((abs(s), n) for s, n in zip(a.strides, a.shape, strict=True) if n > 1):

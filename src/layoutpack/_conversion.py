@@ -39,7 +39,7 @@ _CPUS = _threads.affinity()
 class Conversion:
     """A pair of formats bound to the shape of an input: everything about a conversion but strides and padding."""
 
-    __slots__ = ("_axes", "_name", "_programs", "itemsize", "nbytes", "shape", "src_shape", "strides")
+    __slots__ = ("_axes", "_last", "_name", "_programs", "itemsize", "nbytes", "shape", "src_shape", "strides", "zeros")
 
     def __init__(
         self,
@@ -70,7 +70,9 @@ class Conversion:
         self.strides = dense_strides(self.shape, self.itemsize)
         self.nbytes = math.prod(self.shape) * self.itemsize
         self._axes = _plan.linear_axes(src_storage, dst_storage, extents)
+        self.zeros = bytes(self.itemsize)
         self._programs: dict[Any, tuple[_engine.Program, bool]] = {}
+        self._last: tuple[Any, Any] = (None, None)
 
     def groups(self, src_strides: Sequence[int], dst_strides: Sequence[int]) -> list[_plan.Group]:
         """The plan for these strides."""
@@ -89,12 +91,16 @@ class Conversion:
         self, src_strides: tuple[int, ...], dst_strides: tuple[int, ...], fill: bytes
     ) -> tuple[_engine.Program, bool]:
         key = src_strides, dst_strides, fill
+        last_key, last = self._last  # comparing two keys takes a third of hashing one
+        if last_key == key:
+            return cast(tuple[_engine.Program, bool], last)
         bound = self._programs.get(key)
         if bound is None:
             if len(self._programs) >= 64:  # a caller with ever new strides must not fill the memory
                 self._programs.clear()
             groups = self.groups(src_strides, dst_strides)
             bound = self._programs[key] = _engine.Program(groups, fill), _plan.is_identity(groups)
+        self._last = key, bound
         return bound
 
     def run(self, src: Array, dst: Array, fill: bytes, threads: int | None) -> None:
@@ -134,15 +140,15 @@ def _split_blocks(
 
 @lru_cache(maxsize=1024)
 def conversion_for(
-    src: Format,
-    dst: Format,
+    src: FormatLike,  # a name where there is one: Python keeps the hash of a str
+    dst: FormatLike,
     src_shape: tuple[int, ...],
     dtype: np.dtype[Any],
     shape: tuple[int, ...] | None,
     channels: int | None,
     blocks: tuple[BlockArgument, ...],
 ) -> Conversion:
-    return Conversion(src, dst, src_shape, dtype, shape, channels, blocks)
+    return Conversion(as_format(src), as_format(dst), src_shape, dtype, shape, channels, blocks)
 
 
 def convert(
@@ -165,7 +171,10 @@ def convert(
 ) -> Array:
     """What every conversion does: check, plan, run."""
     source = as_input(x, name)
-    src_format, dst_format = as_format(src), as_format(dst)
+    if type(src) is not str:
+        src = as_format(src)
+    if type(dst) is not str:
+        dst = as_format(dst)
     if groups != 1:
         check_groups(groups, name)
     if threads is not None:
@@ -184,18 +193,18 @@ def convert(
         target = as_out(out, name)
         check_cast(result_dtype, target.dtype, casting, name)
         result_dtype = target.dtype
-        if shape is None and dst_format.is_plain and not src_format.is_plain:
+        if shape is None and as_format(dst).is_plain and not as_format(src).is_plain:
             shape = target.shape
     conversion = conversion_for(
-        src_format,
-        dst_format,
+        src,
+        dst,
         source.shape,
         result_dtype,
         None if shape is None else as_shape(shape, name),
         None if channels is None else as_channels(channels, name),
         as_blocks(c0, n0, m0, name),
     )
-    padding = fill_bytes(fill, result_dtype, name)
+    padding = conversion.zeros if fill is None else fill_bytes(fill, result_dtype, name)
     if target is not None:
         check_out(target, conversion.shape, name)
     elif copy is not True:
@@ -207,7 +216,7 @@ def convert(
                 f"{name}: {conversion} with strides {source.strides} needs a copy, which copy=False forbids"
             )
     if target is None:
-        target = _engine.empty(conversion.shape, result_dtype, conversion.strides)
+        target = _engine.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
     elif share_memory(source, target):
         if (
             source.dtype == result_dtype

@@ -386,8 +386,11 @@ cdef class Program:
 cdef extern from "Python.h":
     const Py_ssize_t PY_SSIZE_T_MAX
 
+cdef extern from *:
+    bint __builtin_mul_overflow(ptrdiff_t a, ptrdiff_t b, ptrdiff_t *product) noexcept
 
-def empty(tuple shape, cnp.dtype dtype not None, tuple strides):
+
+def empty(tuple shape, cnp.dtype dtype not None, tuple strides, nbytes):
     """A fresh array on a 64-byte border: a slice of an array of NumPy's, so that tracemalloc sees it.
 
     Parameters
@@ -395,16 +398,47 @@ def empty(tuple shape, cnp.dtype dtype not None, tuple strides):
     shape : tuple of int
     dtype : numpy.dtype
     strides : tuple of int
-        Bytes, those of a dense array: no element lies further than the product of the shape.
+        Bytes, those of a dense array.
+    nbytes : int
+        What the array takes: the product of the shape and the item size.
     """
-    size = dtype.itemsize
-    for n in shape:
-        size *= n
-        if size > PY_SSIZE_T_MAX - ALIGNMENT:
-            raise ValueError(f"an array of shape {shape} and dtype {dtype} is too big")
-    cdef cnp.ndarray base = np.empty(size + ALIGNMENT - 1, np.uint8)
+    if nbytes > PY_SSIZE_T_MAX - ALIGNMENT:
+        raise ValueError(f"an array of shape {shape} and dtype {dtype} is too big")
+    cdef cnp.npy_intp size = nbytes + ALIGNMENT - 1
+    cdef cnp.ndarray base = cnp.PyArray_EMPTY(1, &size, cnp.NPY_UINT8, 0)
     cdef uintptr_t start = <uintptr_t> cnp.PyArray_DATA(base)
     return make(base, <char *> ((start + 63) & ~<uintptr_t> 63), dtype, shape, strides)
+
+
+def apart(cnp.ndarray a not None, cnp.ndarray b not None):
+    """Whether the lowest and highest bytes of two arrays already show that they share none."""
+    cdef ptrdiff_t a_low, a_high, b_low, b_high
+    if not (bounds(a, &a_low, &a_high) and bounds(b, &b_low, &b_high)):
+        return False
+    cdef uintptr_t a_at = <uintptr_t> cnp.PyArray_DATA(a)
+    cdef uintptr_t b_at = <uintptr_t> cnp.PyArray_DATA(b)
+    return a_at + a_high <= b_at + b_low or b_at + b_high <= a_at + a_low
+
+
+cdef bint bounds(cnp.ndarray a, ptrdiff_t *low, ptrdiff_t *high) noexcept:
+    """Offsets of the first byte of an array and of the byte behind its last; False where an array is not real."""
+    cdef int i
+    cdef ptrdiff_t extent, reach
+    low[0], high[0] = 0, cnp.PyArray_ITEMSIZE(a)
+    for i in range(cnp.PyArray_NDIM(a)):
+        extent = cnp.PyArray_DIM(a, i)
+        if extent == 0:
+            low[0] = high[0] = 0
+            return True
+        if extent == 1:
+            continue
+        if __builtin_mul_overflow(extent - 1, cnp.PyArray_STRIDE(a, i), &reach):
+            return False
+        if reach < 0:
+            low[0] += reach
+        else:
+            high[0] += reach
+    return True
 
 
 def view(cnp.ndarray base not None, tuple shape, tuple strides):

@@ -636,6 +636,8 @@ _TAG_PART = re.compile(r"(\d*)([A-Za-z])")
 
 def as_format(spec: str | Format) -> Format:
     """The `Format` that `spec` names: a row of the table, a plain order, or a blocked tag."""
+    if type(spec) is str:
+        return _format_from_name(spec)
     if isinstance(spec, Format):
         return spec
     if not isinstance(spec, str):

@@ -374,7 +374,7 @@ class Plan:
             if array is not None and array.dtype != self.dtype:
                 raise TypeError(f"plan: made for dtype {self.dtype}, got {array.dtype}")
         if target is None:
-            target = _engine.empty(conversion.shape, self.dtype, conversion.strides)
+            target = _engine.empty(conversion.shape, self.dtype, conversion.strides, conversion.nbytes)
         else:
             check_out(target, conversion.shape, "plan")
             if share_memory(source, target):

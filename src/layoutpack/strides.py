@@ -12,14 +12,11 @@ from layoutpack._arrays import (
     check_cast,
     check_out,
     dense_strides,
-    fill_bytes,
     share_memory,
 )
 from layoutpack._conversion import NO_BLOCKS, Out, conversion_for
 from layoutpack._strides import MemoryFormat, memory_order
-from layoutpack.formats import ND, as_format
-
-_ND = as_format(ND)
+from layoutpack.formats import ND
 
 
 def to_memory_format(
@@ -194,20 +191,19 @@ def _convert(
         raise TypeError(f"{name}: copy= must be True, False or None, got {copy!r}")
     order = memory_order(source.ndim, memory_format, layout)
     strides = dense_strides(source.shape, source.itemsize, None if order == tuple(range(source.ndim)) else order)
-    conversion = conversion_for(_ND, _ND, source.shape, source.dtype, None, None, NO_BLOCKS)
-    padding = fill_bytes(None, source.dtype, name)
+    conversion = conversion_for(ND, ND, source.shape, source.dtype, None, None, NO_BLOCKS)
     if out is None:
         if copy is not True:
             if source.strides == strides:
                 return source
-            if conversion.moves_nothing(source.strides, strides, padding):
+            if conversion.moves_nothing(source.strides, strides, conversion.zeros):
                 return _engine.view(source, source.shape, strides)
             if copy is False:
                 raise ValueError(
                     f"{name}: an array of shape {source.shape} and strides {source.strides} needs a copy to get "
                     f"strides {strides}, which copy=False forbids"
                 )
-        target = _engine.empty(source.shape, source.dtype, strides)
+        target = _engine.empty(source.shape, source.dtype, strides, conversion.nbytes)
     else:
         if copy is not None:
             raise TypeError(f"{name}: copy={copy} has no meaning with out=, which is always filled")
@@ -219,8 +215,8 @@ def _convert(
             source = source.copy()
         if source.dtype != target.dtype:
             source = source.astype(target.dtype, casting="same_kind")
-            conversion = conversion_for(_ND, _ND, source.shape, source.dtype, None, None, NO_BLOCKS)
-    conversion.run(source, target, fill_bytes(None, source.dtype, name), threads)
+            conversion = conversion_for(ND, ND, source.shape, source.dtype, None, None, NO_BLOCKS)
+    conversion.run(source, target, conversion.zeros, threads)
     return target
 
 
