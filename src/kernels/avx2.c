@@ -16,6 +16,89 @@ static inline __m256i load_2(const char *const *p) {
 static inline void store_1(char *p, __m128i v) { _mm_storeu_si128((__m128i *)p, v); }
 static inline void store_2(char *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
 
+static inline __m256i load_32(const char *p) { return _mm256_loadu_si256((const __m256i *)p); }
+static inline void store_32(char *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
+
+/* Sixteen bytes in both lanes. */
+static inline __m256i both(const signed char *p) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+}
+
+#define WORD_BYTES 1
+#define SUFFIX 8
+#define LO _mm256_unpacklo_epi8
+#define HI _mm256_unpackhi_epi8
+#define LO2 _mm256_unpacklo_epi16
+#define HI2 _mm256_unpackhi_epi16
+#include "pixels_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+#undef LO2
+#undef HI2
+
+#define WORD_BYTES 2
+#define SUFFIX 16
+#define LO _mm256_unpacklo_epi16
+#define HI _mm256_unpackhi_epi16
+#define LO2 _mm256_unpacklo_epi32
+#define HI2 _mm256_unpackhi_epi32
+#include "pixels_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+#undef LO2
+#undef HI2
+
+#define WORD_BYTES 4
+#define SUFFIX 32
+#define LO _mm256_unpacklo_epi32
+#define HI _mm256_unpackhi_epi32
+#define LO2 _mm256_unpacklo_epi64
+#define HI2 _mm256_unpackhi_epi64
+#include "pixels_template.h"
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+#undef LO2
+#undef HI2
+
+/* Words of 8 bytes fill a pixel quickly: the portable code is as good. */
+static inline int pixels_64(char *dst, const char *src, const lp_panel *p) {
+    if (!pads_64(p)) return 0;
+    transpose_64(dst, src, p);
+    return 1;
+}
+
+/* Padded rows of up to 16 valid bytes: one load, one blend and one or two stores a row. The load runs past the valid
+ * bytes, into the next row; where there is none, the portable code goes on. */
+static void copy_lanes(char *dst, const char *src, const lp_panel *p) {
+    ptrdiff_t run = p->valid_cols * p->width, row = p->cols * p->width, r = 0;
+    if (run > 0 && run <= 16 && run < row && (row == 32 || row == 64) && p->src_rs > 0) {
+        ptrdiff_t safe = ((p->valid_rows - 1) * p->src_rs + run - 16) / p->src_rs;
+        if (safe > p->valid_rows) safe = p->valid_rows;
+        signed char bytes[16];
+        for (int i = 0; i < 16; i++) bytes[i] = i < run ? -1 : 0;
+        __m128i mask = _mm_loadu_si128((const __m128i *)bytes);
+        __m256i fill = load_32(p->fill), fill_high = load_32(p->fill + 32);
+        __m128i fill_low = _mm256_castsi256_si128(fill);
+        for (; r < safe; r++) {
+            __m128i words = _mm_loadu_si128((const __m128i *)(src + r * p->src_rs));
+            char *d = dst + r * p->dst_rs;
+            store_32(d, _mm256_inserti128_si256(fill, _mm_blendv_epi8(fill_low, words, mask), 0));
+            if (row == 64) store_32(d + 32, fill_high);
+        }
+    }
+    lp_panel rest = *p;
+    rest.rows -= r;
+    rest.valid_rows -= r;
+    copy(dst + r * p->dst_rs, src + r * p->src_rs, &rest);
+}
+PLANES(copy_lanes)
+
 #define LANES 1
 #define VECTOR __m128i
 #define LOAD load_1
@@ -116,7 +199,8 @@ static inline void store_2(char *p, __m256i v) { _mm256_storeu_si256((__m256i *)
     static void transpose_lanes_##bits(char *dst, const char *src, const lp_panel *p) {                         \
         const ptrdiff_t lane = 128 / bits, pixel = p->valid_rows * (bits / 8);                                  \
         int narrow = p->valid_rows < lane && (p->src_cs < pixel || (p->src_cs == pixel && p->valid_rows <= 4)); \
-        if (p->cols < lane || narrow || p->valid_rows == 0 || pads_##bits(p))                                   \
+        if (pixels_##bits(dst, src, p)) return;                                                                 \
+        if (p->cols < lane || narrow || p->valid_rows == 0)                                                     \
             transpose_##bits(dst, src, p);                                                                      \
         else if (p->cols < 2 * lane)                                                                            \
             panel_##bits##x1(dst, src, p);                                                                      \
@@ -131,7 +215,7 @@ TRANSPOSE(64)
 
 static const lp_kernels table = {
     .isa = "avx2",
-    .copy = copy_planes,
+    .copy = copy_lanes_planes,
     .transpose = {transpose_lanes_8_planes, transpose_lanes_16_planes, transpose_lanes_32_planes,
                   transpose_lanes_64_planes, transpose_128_planes},
     .strided = {strided_8_planes, strided_16_planes, strided_32_planes, strided_64_planes, strided_128_planes},

@@ -38,9 +38,16 @@ static ALWAYS_INLINE void LP_NAME(deinterleave)(char *restrict dst, const char *
         for (int k = 0; k < c; k++) LP_NAME(move)(dst + k * plane + i * WORD_BYTES, src + (i * c + k) * WORD_BYTES);
 }
 
-/* Up to four planes to pixels of more words: dense pixels of four words first, 2 KiB of them, and then for every pixel
- * one store of padding and one of the four. */
-static void LP_NAME(pad)(char *dst, const char *src, const lp_panel *p) {
+/* Pixels of four words from four planes, each anywhere. */
+static void LP_NAME(gather4)(char *dst, const char *const *plane, ptrdiff_t n) {
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int k = 0; k < 4; k++) LP_NAME(move)(dst + (4 * i + k) * WORD_BYTES, plane[k] + i * WORD_BYTES);
+}
+
+/* Up to four planes to pixels of more words: dense pixels of four words first, 2 KiB of them, made by `weave`, and then
+ * for every pixel one store of padding and one of the four. */
+static ALWAYS_INLINE void LP_NAME(pad_with)(char *dst, const char *src, const lp_panel *p,
+                                            void (*weave)(char *, const char *const *, ptrdiff_t)) {
     enum { GROUP = 4 * WORD_BYTES, PIXELS = 2048 / GROUP };
     char dense[2048], line[PIXELS * WORD_BYTES];
     ptrdiff_t pixel = p->cols * WORD_BYTES;
@@ -49,8 +56,7 @@ static void LP_NAME(pad)(char *dst, const char *src, const lp_panel *p) {
         ptrdiff_t n = p->valid_rows - r < PIXELS ? p->valid_rows - r : PIXELS;
         const char *plane[4];
         for (int k = 0; k < 4; k++) plane[k] = k < p->valid_cols ? src + k * p->src_cs + r * WORD_BYTES : line;
-        for (ptrdiff_t i = 0; i < n; i++)
-            for (int k = 0; k < 4; k++) LP_NAME(move)(dense + i * GROUP + k * WORD_BYTES, plane[k] + i * WORD_BYTES);
+        weave(dense, plane, n);
         char *d = dst + r * p->dst_rs;
 #define LP_PIXELS(bytes)                                \
     for (ptrdiff_t i = 0; i < n; i++, d += p->dst_rs) { \
@@ -65,7 +71,6 @@ static void LP_NAME(pad)(char *dst, const char *src, const lp_panel *p) {
             LP_PIXELS(64)
 #undef LP_PIXELS
     }
-    fill_rows(dst, p);
 }
 
 /* Whether a panel is of that kind. */
@@ -79,7 +84,8 @@ static void LP_NAME(transpose)(char *dst, const char *src, const lp_panel *p) {
     int whole = p->valid_cols == p->cols;
     ptrdiff_t pixel = p->cols * WORD_BYTES;
     if (LP_NAME(pads)(p)) {
-        LP_NAME(pad)(dst, src, p);
+        LP_NAME(pad_with)(dst, src, p, LP_NAME(gather4));
+        fill_rows(dst, p);
         return;
     }
     if (whole && p->cols == 3 && p->dst_rs == pixel)

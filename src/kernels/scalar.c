@@ -1,6 +1,7 @@
 /* Portable kernels: the fallback everywhere and the reference for every other instruction set. */
 #include "portable.h"
 
+PLANES(copy)
 PLANES(transpose_8)
 PLANES(transpose_16)
 PLANES(transpose_32)
