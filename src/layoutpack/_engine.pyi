@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,11 @@ MAX_LOOPS: Final[int]
 OPENMP: Final[int]
 COMPILER: Final[str]
 
+@final
 class Program:
     @property
     def chunks(self) -> int: ...
-    def __init__(self, groups: Sequence[Group], fill: bytes) -> None: ...
+    def __new__(cls, groups: Sequence[Group], fill: bytes) -> Self: ...
     def run(self, dst: NDArray[Any], src: NDArray[Any], threads: int) -> None: ...
 
 def isa_built() -> list[str]: ...
