@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import layoutpack as lp
-from layoutpack import _config, _threads
+from layoutpack import _system, _threads
 
 LIMIT = 20  # seconds within which nothing may hang
 
@@ -182,8 +182,8 @@ def test_cache_sizes(tmp_path):
             "index3/type": "Unified\n",
         },
     )
-    assert _config.cache_sizes(tmp_path) == {"L1": 48 << 10, "L2": 2 << 20}
-    assert _config.cache_sizes(tmp_path / "nowhere") == {}
+    assert _system.cache_sizes(tmp_path) == {"L1": 48 << 10, "L2": 2 << 20}
+    assert _system.cache_sizes(tmp_path / "nowhere") == {}
 
 
 def test_isa_variable():

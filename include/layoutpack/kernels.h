@@ -33,6 +33,10 @@ typedef struct {
     lp_panel_fn transpose[LP_WORDS]; /* src_rs == dst_cs == width: a matrix transposition */
     lp_panel_fn strided[LP_WORDS];   /* any strides */
     lp_panel_fn strided_any;         /* any strides, any width */
+    lp_panel_fn copy_stream;         /* copy past the caches, where alignment allows it; `fence` ends it */
+    /* Store whole lines of 64 bytes past the caches; dst lies on a line. */
+    void (*stream)(char *dst, const char *src, ptrdiff_t lines);
+    void (*fence)(void);
 } lp_kernels;
 
 /* One file each; NULL where the compiler does not know the instruction set. */

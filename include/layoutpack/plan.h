@@ -29,6 +29,9 @@ typedef struct {
     ptrdiff_t row_tile, col_tile;
     ptrdiff_t width; /* bytes of one word */
     lp_panel_fn kernel;
+    /* Panels that go through scratch, and from there past the caches: so many rows at a time, 0: none. */
+    ptrdiff_t scratch_rows;
+    int scratch_run;  /* the rows lie side by side and become one run; otherwise each is a run of its own */
     const char *fill; /* one word of padding, LP_FILL_BYTES readable */
 } lp_box;
 
@@ -40,6 +43,7 @@ typedef struct {
     const ptrdiff_t *steps; /* iterations of each shared loop in one chunk */
     int n_loops;
     int n_boxes;
+    int streams; /* some box stores past the caches */
     const lp_box *boxes;
     ptrdiff_t chunks;
 } lp_group;

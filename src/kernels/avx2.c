@@ -3,6 +3,7 @@
 
 #ifdef __AVX2__
 #include <immintrin.h>
+#include <stdint.h>
 
 #include "portable.h"
 
@@ -15,6 +16,8 @@ static inline __m256i load_2(const char *const *p) {
 
 static inline void store_1(char *p, __m128i v) { _mm_storeu_si128((__m128i *)p, v); }
 static inline void store_2(char *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
+static inline void stream_1(char *p, __m128i v) { _mm_stream_si128((__m128i *)p, v); }
+static inline void stream_2(char *p, __m256i v) { _mm256_stream_si256((__m256i *)p, v); }
 
 static inline __m256i load_32(const char *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline void store_32(char *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
@@ -213,6 +216,34 @@ TRANSPOSE(16)
 TRANSPOSE(32)
 TRANSPOSE(64)
 
+/* Rows of whole lines' halves past the caches, 16 bytes at a time where no more is aligned. */
+static void copy_stream(char *dst, const char *src, const lp_panel *p) {
+    ptrdiff_t run = p->valid_cols * p->width;
+    int aligned = !(((uintptr_t)dst | (uintptr_t)p->dst_rs | (uintptr_t)run) & 15) && run == p->cols * p->width;
+    if (aligned && run <= 256 && !(((uintptr_t)dst | (uintptr_t)p->dst_rs | (uintptr_t)run) & 31)) {
+        for (ptrdiff_t r = 0; r < p->valid_rows; r++)
+            for (ptrdiff_t i = 0; i < run; i += 32) stream_2(dst + r * p->dst_rs + i, load_32(src + r * p->src_rs + i));
+    } else if (aligned && run <= 256) {
+        for (ptrdiff_t r = 0; r < p->valid_rows; r++)
+            for (ptrdiff_t i = 0; i < run; i += 16)
+                stream_1(dst + r * p->dst_rs + i, _mm_loadu_si128((const __m128i *)(src + r * p->src_rs + i)));
+    } else {
+        copy_lanes(dst, src, p);
+        return;
+    }
+    fill_rows(dst, p);
+}
+PLANES(copy_stream)
+
+static void stream_lines(char *dst, const char *src, ptrdiff_t lines) {
+    for (; lines > 0; lines--, dst += 64, src += 64) {
+        stream_2(dst, load_32(src));
+        stream_2(dst + 32, load_32(src + 32));
+    }
+}
+
+static void fence(void) { _mm_sfence(); }
+
 static const lp_kernels table = {
     .isa = "avx2",
     .copy = copy_lanes_planes,
@@ -220,6 +251,9 @@ static const lp_kernels table = {
                   transpose_lanes_64_planes, transpose_128_planes},
     .strided = {strided_8_planes, strided_16_planes, strided_32_planes, strided_64_planes, strided_128_planes},
     .strided_any = strided_any_planes,
+    .copy_stream = copy_stream_planes,
+    .stream = stream_lines,
+    .fence = fence,
 };
 const lp_kernels *const lp_kernels_avx2 = &table;
 #else

@@ -7,6 +7,9 @@ PLANES(transpose_16)
 PLANES(transpose_32)
 PLANES(transpose_64)
 
+static void copy_lines(char *dst, const char *src, ptrdiff_t lines) { memcpy(dst, src, (size_t)lines * 64); }
+static void no_fence(void) {}
+
 static const lp_kernels table = {
     .isa = "scalar",
     .copy = copy_planes,
@@ -14,5 +17,9 @@ static const lp_kernels table = {
                   transpose_128_planes},
     .strided = {strided_8_planes, strided_16_planes, strided_32_planes, strided_64_planes, strided_128_planes},
     .strided_any = strided_any_planes,
+    /* C has no stores past the caches. */
+    .copy_stream = copy_planes,
+    .stream = copy_lines,
+    .fence = no_fence,
 };
 const lp_kernels *const lp_kernels_scalar = &table;

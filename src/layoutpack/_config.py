@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from layoutpack import _engine, _threads
+from layoutpack import _conversion, _engine, _system, _threads
 
 
 def show_config() -> dict[str, Any]:
@@ -19,7 +18,7 @@ def show_config() -> dict[str, Any]:
         ``version``, ``numpy``, ``compiler``, ``openmp`` (the date of its specification, 0 without), ``dispatch``
         (instruction sets ``built``, ``available`` on this processor and ``chosen``), ``threads`` (``number`` of a large
         conversion called now, its ``source``, and the ``cpus`` it may use), ``caches`` (bytes by level),
-        ``streaming_threshold`` (bytes from which stores bypass the caches, None: never).
+        ``streaming_threshold`` (bytes of input and output from which stores bypass the caches).
 
     Examples
     --------
@@ -41,19 +40,6 @@ def show_config() -> dict[str, Any]:
             "chosen": _engine.isa_chosen(),
         },
         "threads": {"number": count.number, "source": count.source, "cpus": _threads.affinity()},
-        "caches": cache_sizes(),
-        "streaming_threshold": None,
+        "caches": _system.cache_sizes(),
+        "streaming_threshold": _conversion.STREAMING_THRESHOLD,
     }
-
-
-def cache_sizes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict[str, int]:
-    """Bytes of the data caches by level ("L1", "L2", "L3"), as far as the system tells them."""
-    sizes = {}
-    for folder in sorted(root.glob("index*")):
-        try:
-            kind, level, size = ((folder / name).read_text().strip() for name in ("type", "level", "size"))
-            if kind != "Instruction":
-                sizes[f"L{level}"] = int(size.rstrip("KM")) * {"K": 1024, "M": 1024**2}.get(size[-1], 1)
-        except (OSError, ValueError, IndexError):
-            continue
-    return sizes

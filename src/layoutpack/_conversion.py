@@ -11,7 +11,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 from numpy.typing import DTypeLike
 
-from layoutpack import _engine, _plan, _threads
+from layoutpack import _engine, _plan, _system, _threads
 from layoutpack._arrays import (
     Array,
     as_input,
@@ -35,11 +35,27 @@ _MIN_CHUNK_BYTES = 64 * 1024
 _CHUNKS_PER_CPU = 8
 _CPUS = _threads.affinity()
 
+# Bytes of input and output from which stores bypass the caches: half the last-level cache. Below that the output is
+# still in the cache when the caller comes to use it, and streaming it there costs 30 to 60 %.
+STREAMING_THRESHOLD = _system.streaming_threshold()
+
 
 class Conversion:
     """A pair of formats bound to the shape of an input: everything about a conversion but strides and padding."""
 
-    __slots__ = ("_axes", "_last", "_name", "_programs", "itemsize", "nbytes", "shape", "src_shape", "strides", "zeros")
+    __slots__ = (
+        "_axes",
+        "_last",
+        "_name",
+        "_programs",
+        "itemsize",
+        "nbytes",
+        "shape",
+        "src_shape",
+        "streams",
+        "strides",
+        "zeros",
+    )
 
     def __init__(
         self,
@@ -49,7 +65,8 @@ class Conversion:
         dtype: np.dtype[Any],
         shape: tuple[int, ...] | None = None,
         channels: int | None = None,
-        blocks: tuple[BlockArgument, ...] = (None, None, None),
+        blocks: tuple[BlockArgument, ...] = NO_BLOCKS,
+        streaming: bool | None = None,
     ) -> None:
         src_axes, dst_axes = _plan.pair_axes(src, dst, src_shape)
         src_given, dst_given = _split_blocks(src, dst, dict(zip(BLOCK_KEYWORDS, blocks, strict=True)))
@@ -70,6 +87,8 @@ class Conversion:
         self.strides = dense_strides(self.shape, self.itemsize)
         self.nbytes = math.prod(self.shape) * self.itemsize
         self._axes = _plan.linear_axes(src_storage, dst_storage, extents)
+        both = self.nbytes + math.prod(src_shape) * self.itemsize
+        self.streams = both >= STREAMING_THRESHOLD if streaming is None else streaming
         self.zeros = bytes(self.itemsize)
         self._programs: dict[Any, tuple[_engine.Program, bool]] = {}
         self._last: tuple[Any, Any] = (None, None)
@@ -77,7 +96,7 @@ class Conversion:
     def groups(self, src_strides: Sequence[int], dst_strides: Sequence[int]) -> list[_plan.Group]:
         """The plan for these strides."""
         chunk = max(_MIN_CHUNK_BYTES, self.nbytes // (_CHUNKS_PER_CPU * _CPUS))
-        return _plan.plan_groups(self._axes, src_strides, dst_strides, self.itemsize, chunk)
+        return _plan.plan_groups(self._axes, src_strides, dst_strides, self.itemsize, chunk, self.streams)
 
     def program(self, src_strides: tuple[int, ...], dst_strides: tuple[int, ...], fill: bytes) -> _engine.Program:
         """The plan for these strides, ready to run; kept for the next call."""
@@ -147,8 +166,9 @@ def conversion_for(
     shape: tuple[int, ...] | None,
     channels: int | None,
     blocks: tuple[BlockArgument, ...],
+    streaming: bool | None = None,
 ) -> Conversion:
-    return Conversion(as_format(src), as_format(dst), src_shape, dtype, shape, channels, blocks)
+    return Conversion(as_format(src), as_format(dst), src_shape, dtype, shape, channels, blocks, streaming)
 
 
 def convert(

@@ -20,6 +20,9 @@ cdef extern from "layoutpack/kernels.h" nogil:
         lp_panel_fn transpose[5]
         lp_panel_fn strided[5]
         lp_panel_fn strided_any
+        lp_panel_fn copy_stream
+        void (*stream)(char *dst, const char *src, ptrdiff_t lines) noexcept nogil
+        void (*fence)() noexcept nogil
 
     const lp_kernels *lp_kernels_built(int i)
     int lp_kernels_available(const lp_kernels *kernels)
@@ -43,6 +46,8 @@ cdef extern from "layoutpack/plan.h" nogil:
         ptrdiff_t row_tile, col_tile
         ptrdiff_t width
         lp_panel_fn kernel
+        ptrdiff_t scratch_rows
+        int scratch_run
         const char *fill
 
     ctypedef struct lp_group:
@@ -52,5 +57,6 @@ cdef extern from "layoutpack/plan.h" nogil:
         const ptrdiff_t *steps
         int n_loops
         int n_boxes
+        int streams
         const lp_box *boxes
         ptrdiff_t chunks

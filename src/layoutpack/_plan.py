@@ -410,6 +410,9 @@ class Box(NamedTuple):
     col_tile: int
     width: int
     kernel: str
+    streams: bool
+    scratch_rows: int
+    scratch_run: bool
 
 
 class Group(NamedTuple):
@@ -425,6 +428,7 @@ class Group(NamedTuple):
 
 _TILE = 64  # words on either side of a panel's tile
 _TILE_WORDS = 4096  # words of a tile where one side is shorter: 8 KiB of 2-byte words, a quarter of a first-level cache
+_SCRATCH = 8192  # bytes of scratch at the most; 64 KiB were measured to lose a quarter
 _COPY_TILE = 16384  # bytes of runs that are copied together, so that lines shared by neighbouring runs are met once
 
 
@@ -434,6 +438,7 @@ def plan_groups(
     dst_strides: Sequence[int],
     itemsize: int,
     chunk_bytes: int,
+    streams: bool = False,
 ) -> list[Group]:
     """The boxes of a conversion in the order of the output, grouped, with their kernels and chunks.
 
@@ -444,11 +449,13 @@ def plan_groups(
         src = tuple((d.block, src_strides[d.at] * d.times) for d in axis.src)
         dst = tuple((d.block, dst_strides[d.at] * d.times) for d in axis.dst)
         cut.append(pieces(axis.extent, axis.padded, src, dst))
-    groups = [_group(choice, itemsize, chunk_bytes) for choice in itertools.product(*cut)]
+    groups = [_group(choice, itemsize, chunk_bytes, streams) for choice in itertools.product(*cut)]
     return sorted(groups, key=lambda g: g.dst_offset + min(b.dst_offset for b in g.boxes))
 
 
-def _group(choice: tuple[tuple[Loop | None, list[Segment]], ...], itemsize: int, chunk_bytes: int) -> Group:
+def _group(
+    choice: tuple[tuple[Loop | None, list[Segment]], ...], itemsize: int, chunk_bytes: int, streams: bool
+) -> Group:
     shared = [loop for loop, _ in choice if loop]
     parts = []
     for _, found in choice:
@@ -467,7 +474,7 @@ def _group(choice: tuple[tuple[Loop | None, list[Segment]], ...], itemsize: int,
         src, dst, loops = merge_loops([loop for s in combination for loop in s.loops])
         src += sum(s.src for s in combination)
         dst += sum(s.dst for s in combination)
-        boxes.append(_box(src, dst, shared, loops, width))
+        boxes.append(_box(src, dst, shared, loops, width, streams))
     boxes.sort(key=lambda b: b.dst_offset)
     size = math.prod(loop.extent for loop in shared)
     size *= sum(math.prod(loop.extent for loop in b.loops) * b.width for b in boxes)
@@ -515,7 +522,7 @@ def _widens(loop: Loop, width: int) -> bool:
     return loop.valid == loop.extent and loop.src == loop.dst == width and width * loop.extent in (2, 4, 8, 16)
 
 
-def _box(src_offset: int, dst_offset: int, shared: Sequence[Loop], own: list[Loop], width: int) -> Box:
+def _box(src_offset: int, dst_offset: int, shared: Sequence[Loop], own: list[Loop], width: int, streams: bool) -> Box:
     """Choose the panel: columns along the output's fastest loop, rows along the input's."""
     if own and _widens(own[-1], width) and not any(abs(loop.dst) < own[-1].dst for loop in shared):
         width *= own[-1].extent
@@ -546,8 +553,17 @@ def _box(src_offset: int, dst_offset: int, shared: Sequence[Loop], own: list[Loo
         col_tile = max(min(cols, _TILE), _TILE_WORDS // max(min(rows, _TILE), 1))
         row_tile = max(_TILE, _TILE_WORDS // max(min(cols, col_tile), 1))
         # A panel of one tile is small: its neighbours come in the same call, which costs 5 to 10 ns.
-        if rows <= row_tile and cols <= col_tile and order:
+        if rows <= row_tile and cols <= col_tile and order and not streams:
             plane = order.pop()
+    scratch_rows, scratch_run = 0, False
+    if streams and kernel == "transpose":
+        # Both kinds go through scratch, since stores past the caches must be whole lines, one behind the other. Rows
+        # that lie side by side: 2 KiB at a time, more if that is less than 16 rows. Others: 32 rows of four lines.
+        pitch = loops[row].dst
+        if pitch == cols * width and 16 * pitch <= _SCRATCH:
+            scratch_rows, scratch_run = max(16, 2048 // pitch // 16 * 16), True
+        elif pitch % 64 == 0 and 64 % width == 0 and cols * width >= 512:
+            scratch_rows, col_tile = 32, 256 // width
     return Box(
         src_offset,
         dst_offset,
@@ -560,6 +576,9 @@ def _box(src_offset: int, dst_offset: int, shared: Sequence[Loop], own: list[Loo
         max(col_tile, 1),
         width,
         kernel,
+        streams and (kernel == "copy" or scratch_rows > 0),
+        scratch_rows,
+        scratch_run,
     )
 
 
@@ -571,7 +590,8 @@ def _steps(loops: Sequence[Loop], box: Box, size: int, chunk_bytes: int) -> tupl
     """
     steps = [loop.extent for loop in loops]
     around = [i for i in range(len(loops)) if i in box.nest]
-    panel = sorted((i for i in (box.row, box.col) if 0 <= i < len(loops)), key=lambda i: -loops[i].extent)
+    cut = (box.row,) if box.scratch_run else (box.row, box.col)  # rows that lie side by side stay so
+    panel = sorted((i for i in cut if 0 <= i < len(loops)), key=lambda i: -loops[i].extent)
     planes = [i for i in (box.plane,) if 0 <= i < len(loops)]
     for i in (*around, *panel, *planes):
         if size <= chunk_bytes:
@@ -619,5 +639,7 @@ def explain(groups: Sequence[Group]) -> str:
                 f"  box at byte {group.dst_offset + box.dst_offset}: own loops {own or '1'}; "
                 f"panels of {planes} x {rows} x {cols} words of {box.width} bytes by {box.kernel}, "
                 f"tiles of {min(rows, box.row_tile)} x {min(cols, box.col_tile)}"
+                + (f", through scratch by {box.scratch_rows} rows" if box.scratch_rows else "")
+                + (", streaming stores" if box.streams else "")
             )
     return "\n".join(lines)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, SupportsIndex, TypedDict, Unpack, cast
+from typing import Any, Literal, Protocol, SupportsIndex, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -398,10 +398,12 @@ class Plan:
         conversion = self._conversion
         groups = conversion.groups(dense_strides(conversion.src_shape, conversion.itemsize), conversion.strides)
         chunks = sum(group.chunks for group in groups)
+        streams = any(box.streams for group in groups for box in group.boxes)
         threads = min(thread_number(conversion.nbytes, None), max(chunks, 1))
         return (
             f"{conversion}: {conversion.nbytes} bytes of {self.dtype}, {threads} thread{'s' * (threads > 1)}\n"
-            f"instruction set {_engine.isa_chosen()}, no streaming stores\n" + _plan.explain(groups)
+            f"instruction set {_engine.isa_chosen()}, {'' if streams else 'no '}streaming stores\n"
+            f"{_plan.explain(groups)}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -424,6 +426,7 @@ def plan(
     n0: BlockArgument = None,
     m0: BlockArgument = None,
     fill: Any = None,
+    streaming: bool | Literal["auto"] = "auto",
 ) -> Plan:
     """Prepare a conversion for many arrays of one shape and dtype.
 
@@ -439,6 +442,9 @@ def plan(
         What `repack` calls ``shape``: the logical shape, where the source hides it.
     channels, groups, c0, n0, m0, fill
         As for `repack`.
+    streaming : bool or "auto", optional
+        Whether large stores bypass the caches. "auto": where input and output are larger than half the last-level
+        cache (`show_config` tells the bytes). False keeps the result in the cache for whoever reads it next.
 
     Returns
     -------
@@ -464,8 +470,13 @@ def plan(
     logical = None if logical_shape is None else as_shape(logical_shape, "plan")
     n = None if channels is None else as_channels(channels, "plan")
     blocks = as_blocks(c0, n0, m0, "plan")
-    conversion = conversion_for(as_format(src), as_format(dst), sizes, dt, logical, n, blocks)
-    return Plan(conversion, dt, fill_bytes(fill, dt, "plan"), (src, dst, sizes, dt, logical, n, blocks, fill))
+    if streaming != "auto" and not isinstance(streaming, bool):
+        raise TypeError(f"plan: streaming must be True, False or 'auto', got {streaming!r}")
+    stores = None if streaming == "auto" else streaming
+    conversion = conversion_for(src, dst, sizes, dt, logical, n, blocks, stores)
+    return Plan(
+        conversion, dt, fill_bytes(fill, dt, "plan"), (src, dst, sizes, dt, logical, n, blocks, fill, streaming)
+    )
 
 
 def _plan_again(
@@ -477,6 +488,19 @@ def _plan_again(
     channels: int | None,
     blocks: tuple[BlockArgument, ...],
     fill: Any,
+    streaming: bool | Literal["auto"],
 ) -> Plan:
     c0, n0, m0 = blocks
-    return plan(src, dst, shape, dtype, logical_shape=logical_shape, channels=channels, c0=c0, n0=n0, m0=m0, fill=fill)
+    return plan(
+        src,
+        dst,
+        shape,
+        dtype,
+        logical_shape=logical_shape,
+        channels=channels,
+        c0=c0,
+        n0=n0,
+        m0=m0,
+        fill=fill,
+        streaming=streaming,
+    )
