@@ -34,12 +34,6 @@ static inline __m256i both(const signed char *p) {
 #define LO2 _mm256_unpacklo_epi16
 #define HI2 _mm256_unpackhi_epi16
 #include "pixels_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
-#undef LO2
-#undef HI2
 
 #define WORD_BYTES 2
 #define SUFFIX 16
@@ -48,12 +42,6 @@ static inline __m256i both(const signed char *p) {
 #define LO2 _mm256_unpacklo_epi32
 #define HI2 _mm256_unpackhi_epi32
 #include "pixels_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
-#undef LO2
-#undef HI2
 
 #define WORD_BYTES 4
 #define SUFFIX 32
@@ -62,12 +50,6 @@ static inline __m256i both(const signed char *p) {
 #define LO2 _mm256_unpacklo_epi64
 #define HI2 _mm256_unpackhi_epi64
 #include "pixels_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
-#undef LO2
-#undef HI2
 
 /* Words of 8 bytes fill a pixel quickly: the portable code is as good. */
 static inline int pixels_64(char *dst, const char *src, const lp_panel *p) {
@@ -112,40 +94,24 @@ PLANES(copy_lanes)
 #define LO _mm_unpacklo_epi8
 #define HI _mm_unpackhi_epi8
 #include "lanes_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
 
 #define WORD_BYTES 2
 #define SUFFIX 16x1
 #define LO _mm_unpacklo_epi16
 #define HI _mm_unpackhi_epi16
 #include "lanes_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
 
 #define WORD_BYTES 4
 #define SUFFIX 32x1
 #define LO _mm_unpacklo_epi32
 #define HI _mm_unpackhi_epi32
 #include "lanes_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
 
 #define WORD_BYTES 8
 #define SUFFIX 64x1
 #define LO _mm_unpacklo_epi64
 #define HI _mm_unpackhi_epi64
 #include "lanes_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
 
 #undef LANES
 #undef VECTOR
@@ -161,40 +127,24 @@ PLANES(copy_lanes)
 #define LO _mm256_unpacklo_epi8
 #define HI _mm256_unpackhi_epi8
 #include "lanes_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
 
 #define WORD_BYTES 2
 #define SUFFIX 16x2
 #define LO _mm256_unpacklo_epi16
 #define HI _mm256_unpackhi_epi16
 #include "lanes_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
 
 #define WORD_BYTES 4
 #define SUFFIX 32x2
 #define LO _mm256_unpacklo_epi32
 #define HI _mm256_unpackhi_epi32
 #include "lanes_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
 
 #define WORD_BYTES 8
 #define SUFFIX 64x2
 #define LO _mm256_unpacklo_epi64
 #define HI _mm256_unpackhi_epi64
 #include "lanes_template.h"
-#undef WORD_BYTES
-#undef SUFFIX
-#undef LO
-#undef HI
 
 /* The widest network that the panel has room for. What is smaller, and pixels of 3 or 4 words, which the compiler turns
  * into shuffles by itself, go to the portable kernels. */

@@ -99,3 +99,7 @@ static void LP_NAME(panel)(char *dst, const char *src, const lp_panel *p) {
 #undef LP_NAME
 #undef LP_JOIN
 #undef LP_JOIN2
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI

@@ -114,3 +114,9 @@ static ALWAYS_INLINE int LP_NAME(pixels)(char *dst, const char *src, const lp_pa
 #undef LP_NAME
 #undef LP_JOIN
 #undef LP_JOIN2
+#undef WORD_BYTES
+#undef SUFFIX
+#undef LO
+#undef HI
+#undef LO2
+#undef HI2
