@@ -32,6 +32,7 @@ NO_BLOCKS: tuple[BlockArgument, ...] = (None, None, None)
 
 # A chunk of work: large enough that handing it out costs nothing, small enough that threads end together.
 _MIN_CHUNK_BYTES = 64 * 1024
+_MAX_CHUNK_BYTES = 32 * 1024 * 1024  # some 10 ms: between two chunks a signal is seen
 _CHUNKS_PER_CPU = 8
 _CPUS = _threads.affinity()
 
@@ -95,7 +96,7 @@ class Conversion:
 
     def groups(self, src_strides: Sequence[int], dst_strides: Sequence[int]) -> list[_plan.Group]:
         """The plan for these strides."""
-        chunk = max(_MIN_CHUNK_BYTES, self.nbytes // (_CHUNKS_PER_CPU * _CPUS))
+        chunk = min(max(_MIN_CHUNK_BYTES, self.nbytes // (_CHUNKS_PER_CPU * _CPUS)), _MAX_CHUNK_BYTES)
         return _plan.plan_groups(self._axes, src_strides, dst_strides, self.itemsize, chunk, self.streams)
 
     def program(self, src_strides: tuple[int, ...], dst_strides: tuple[int, ...], fill: bytes) -> _engine.Program:
