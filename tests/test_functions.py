@@ -8,6 +8,9 @@ import itertools
 import pickle
 import pkgutil
 import re
+import subprocess
+import sys
+import textwrap
 from collections.abc import Mapping
 
 import ml_dtypes
@@ -434,3 +437,19 @@ def test_a_row_and_its_name_are_the_same(name):
 def test_default_c0(dtype, cube, bytes32):
     assert lp.default_c0(dtype) == lp.default_c0(dtype, policy="cube") == cube
     assert lp.default_c0(np.dtype(dtype), policy="bytes32") == bytes32
+
+
+def test_a_call_imports_nothing():
+    """A lazy import, of numpy.ma say, would cost the first call more than a thousand later ones."""
+    code = """
+        import sys, numpy as np, layoutpack as lp
+        before = set(sys.modules)
+        x = np.ones((2, 20, 3, 4), np.float32)
+        y = lp.to_nc1hwc0(x)
+        lp.to_nc1hwc0(x, out=y)
+        lp.from_nc1hwc0(y, channels=20, out=np.empty_like(x))
+        lp.to_channels_last(x)
+        print(*sorted(set(sys.modules) - before))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,11 +19,17 @@ _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 _OVERLAP_WORK: Any = 100_000  # typeshed of NumPy knows only 0 and -1
 
 
+def is_masked(x: object) -> bool:
+    """Whether `x` is a masked array. Naming numpy.ma would import it, 15 ms in the first call; who has one has it."""
+    ma = sys.modules.get("numpy.ma")
+    return ma is not None and isinstance(x, ma.MaskedArray)
+
+
 def as_input(x: object, name: str) -> Array:
     """`x` as a base-class ndarray over the same memory where there is one."""
     if type(x) is np.ndarray:
         array = x
-    elif isinstance(x, np.ma.MaskedArray):
+    elif is_masked(x):
         raise TypeError(f"{name}: a masked array would lose its mask; pass x.filled(value) or x.data")
     elif isinstance(x, np.ndarray):
         array = np.asarray(x)
@@ -61,7 +68,7 @@ def as_out(out: object, name: str) -> Array:
         out = out[0]
     if not isinstance(out, np.ndarray):
         raise TypeError(f"{name}: out= must be a numpy.ndarray, got {type(out).__name__}")
-    if isinstance(out, np.ma.MaskedArray):
+    if is_masked(out):
         raise TypeError(f"{name}: out= must not be a masked array; pass its .data")
     return out
 
