@@ -22,6 +22,9 @@ static inline void stream_2(char *p, __m256i v) { _mm256_stream_si256((__m256i *
 static inline __m256i load_32(const char *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline void store_32(char *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
 
+/* Whether 16 bytes from here lie on one page of memory: then all can be read if the first can. */
+static inline int stays_on_page(const char *p) { return ((uintptr_t)p & 4095) <= 4096 - 16; }
+
 /* Sixteen bytes in both lanes. */
 static inline __m256i both(const signed char *p) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
@@ -71,7 +74,10 @@ static void copy_lanes(char *dst, const char *src, const lp_panel *p) {
         __m256i fill = load_32(p->fill), fill_high = load_32(p->fill + 32);
         __m128i fill_low = _mm256_castsi256_si128(fill);
         for (; r < safe; r++) {
-            __m128i words = _mm_loadu_si128((const __m128i *)(src + r * p->src_rs));
+            const char *s = src + r * p->src_rs;
+            char whole[16];
+            if (!stays_on_page(s)) s = memcpy(whole, s, (size_t)run);
+            __m128i words = _mm_loadu_si128((const __m128i *)s);
             char *d = dst + r * p->dst_rs;
             store_32(d, _mm256_inserti128_si256(fill, _mm_blendv_epi8(fill_low, words, mask), 0));
             if (row == 64) store_32(d + 32, fill_high);

@@ -57,15 +57,16 @@ static NOINLINE void LP_NAME(padded_strip)(char *dst, ptrdiff_t dst_rs, const ch
 }
 
 /* COLS columns and `rows` < L rows: one tile of which only the first rows are kept. A source line is shorter than a
- * lane, so a load would run past its end: into the next line, which is harmless, or past `end`, the end of the source,
- * where the line is copied first. */
+ * lane, so a load runs past its end. That is harmless inside a page and before `end`, the end of the source; other
+ * lines are copied first. */
 static ALWAYS_INLINE void LP_NAME(narrow)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs,
                                           ptrdiff_t rows, ptrdiff_t valid, const char *fill, const char *end) {
     char whole[16 * COLS];
     VECTOR r[L];
     const char *line[COLS];
     for (ptrdiff_t c = 0; c < COLS; c++) line[c] = c < valid ? src + c * src_cs : fill;
-    for (ptrdiff_t c = valid < COLS ? valid - 1 : COLS - 1; c >= 0 && end - line[c] < 16; c--) {
+    for (ptrdiff_t c = 0; c < COLS && c < valid; c++) {
+        if (end - line[c] >= 16 && stays_on_page(line[c])) continue;
         memcpy(whole + 16 * c, line[c], (size_t)(rows * WORD_BYTES));
         line[c] = whole + 16 * c;
     }

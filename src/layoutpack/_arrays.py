@@ -92,14 +92,19 @@ def _first_difference(needed: tuple[int, ...], given: tuple[int, ...]) -> str:
     return f" (axis {axis}: {given[axis]} instead of {needed[axis]})"
 
 
+def check_casting(casting: Any, name: str) -> None:
+    """Refuse a casting rule that NumPy does not have."""
+    if casting not in _CASTINGS:
+        raise ValueError(f"{name}: casting must be one of {', '.join(_CASTINGS)}, got {casting!r}")
+
+
 def check_cast(src: np.dtype[Any], dst: np.dtype[Any], casting: Any, name: str) -> None:
     """Refuse a conversion of dtype that the casting rule forbids."""
     if dst.hasobject:
         raise TypeError(f"{name}: dtype {dst} holds Python objects, whose bytes cannot be moved")
     if dst.subdtype is not None or not dst.itemsize:
         raise TypeError(f"{name}: dtype {dst} is not the dtype of an array's elements")
-    if casting not in _CASTINGS:
-        raise ValueError(f"{name}: casting must be one of {', '.join(_CASTINGS)}, got {casting!r}")
+    check_casting(casting, name)
     if src != dst and not np.can_cast(src, dst, casting):
         raise TypeError(f"{name}: cannot cast from {src} to {dst} according to the rule {casting!r}")
 
@@ -149,7 +154,8 @@ def fill_bytes(fill: Any, dtype: np.dtype[Any], name: str) -> bytes:
     if fill is None:
         return bytes(dtype.itemsize)
     try:
-        value = np.array(fill, dtype)
+        with np.errstate(all="ignore"):
+            value = np.array(fill, dtype)
     except (OverflowError, ValueError) as error:
         raise ValueError(f"{name}: fill={fill!r} does not fit dtype {dtype} ({error})") from error
     except TypeError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from layoutpack._arrays import (
     as_input,
     as_out,
     check_cast,
+    check_casting,
     check_out,
     dense_strides,
     fill_bytes,
@@ -47,9 +49,9 @@ class Conversion:
     __slots__ = (
         "_axes",
         "_last",
-        "_name",
         "_programs",
         "itemsize",
+        "name",
         "nbytes",
         "shape",
         "src_shape",
@@ -78,10 +80,10 @@ class Conversion:
                     f"{src.name} -> {dst.name}: {keyword}={value} differs from the block size {in_shape[keyword]} "
                     f"of the input {src_shape}"
                 )
-        src_storage = src.bind(src_axes, src.block_sizes({**src_given, **in_shape}))
+        src_storage = src.bind(src_axes, src.block_sizes({**src_given, **in_shape}, stored=True))
         dst_storage = dst.bind(dst_axes, dst.block_sizes(dst_given, dtype))
         extents = _plan.solve_extents(src_storage, dst_storage, src_shape, shape, channels)
-        self._name = f"{src.name} -> {dst.name}"
+        self.name = f"{src.name} -> {dst.name}"
         self.src_shape = src_shape
         self.shape = dst_storage.shape(extents)
         self.itemsize = dtype.itemsize
@@ -129,7 +131,7 @@ class Conversion:
         program.run(dst, src, thread_number(self.nbytes, threads))
 
     def __repr__(self) -> str:
-        return f"{self._name} for {self.src_shape}"
+        return f"{self.name} for {self.src_shape}"
 
 
 def thread_number(nbytes: int, threads: int | None) -> int:
@@ -202,6 +204,7 @@ def convert(
         threads = _threads.as_thread_count(threads)
     if copy is not True and copy is not False and copy is not None:
         raise TypeError(f"{name}: copy= must be True, False or None, got {copy!r}")
+    check_casting(casting, name)
     result_dtype = source.dtype
     if dtype is not None:
         result_dtype = np.dtype(dtype)
@@ -227,7 +230,7 @@ def convert(
     )
     padding = conversion.zeros if fill is None else fill_bytes(fill, result_dtype, name)
     if target is not None:
-        check_out(target, conversion.shape, name)
+        check_out(target, conversion.shape, f"{name}: {conversion.name}")
     elif copy is not True:
         same = source.dtype == result_dtype
         if same and conversion.moves_nothing(source.strides, conversion.strides, padding):
@@ -290,3 +293,10 @@ def as_blocks(c0: BlockArgument, n0: BlockArgument, m0: BlockArgument, name: str
         return src, dst
 
     return check("c0", c0), check("n0", n0), check("m0", m0)
+
+
+def as_ufunc(function: Any, signature: str) -> None:
+    """Give a conversion the attributes that ufuncs have."""
+    function.nin = function.nout = 1
+    function.signature = signature
+    function.__signature__ = inspect.signature(function)

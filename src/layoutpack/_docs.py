@@ -16,7 +16,7 @@ class About(NamedTuple):
 
 OPTIONS = """out : ndarray or tuple of one ndarray, optional
         Where the result goes: the exact shape, any strides without overlap, writeable. Padding is written too. May
-        overlap `x`: the result is as if `x` had been copied first.
+        overlap the input: the result is as if that had been copied first.
     shape : sequence of int, optional
         Logical shape, in the order of the destination's axes. Needed where the source's padding or fused axes hide it.
     channels : int, optional
@@ -55,9 +55,10 @@ PACK = """Pack a tensor into {name}: {what}.
     Raises
     ------
     TypeError
-        If `x` is a masked array or holds Python objects, if C0 has no default for the dtype, if a cast is not allowed.
+        If `x` is a masked array or holds Python objects, if a cast is not allowed.
     ValueError
-        If the number of axes, a block size or `out` does not fit. Nothing has been written then.
+        If the number of axes, a block size or `out` does not fit, or C0 has no default for the dtype. Nothing has been
+        written then.
 
     See Also
     --------

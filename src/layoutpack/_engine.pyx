@@ -541,7 +541,10 @@ def empty(tuple shape, cnp.dtype dtype not None, tuple strides, nbytes):
     cdef cnp.npy_intp size = nbytes + ALIGNMENT - 1
     cdef cnp.ndarray base = cnp.PyArray_EMPTY(1, &size, cnp.NPY_UINT8, 0)
     cdef uintptr_t start = <uintptr_t> cnp.PyArray_DATA(base)
-    return make(base, <char *> ((start + 63) & ~<uintptr_t> 63), dtype, shape, strides)
+    try:
+        return make(base, <char *> ((start + 63) & ~<uintptr_t> 63), dtype, shape, strides)
+    except OverflowError:  # an array of nothing whose other axes are absurd
+        raise ValueError(f"an array of shape {shape} and dtype {dtype} is too big") from None
 
 
 def apart(cnp.ndarray a not None, cnp.ndarray b not None):

@@ -127,7 +127,8 @@ def solve_extents(
         by_channels = ", channels=" if [a for a in CHANNEL_AXES if a in unknown] == unknown else ""
         raise TypeError(
             f"{pair}: the storage does not tell the length of axis {', '.join(map(_name, unknown))}; "
-            f"give shape= (all of '{_spell(dst.axes)}'){by_channels} or, for a plain destination, out="
+            f"give shape= (all of '{_spell(dst.axes)}'){by_channels} or, for a plain destination, out=; "
+            f"plan() calls the first logical_shape="
         )
     extents.update({a: stated.get(a, 1) for a in hidden})
     for axis in src.axes:
@@ -209,7 +210,7 @@ class AxisChain(NamedTuple):
 
 def linear_axes(src: Storage, dst: Storage, extents: Mapping[str, int]) -> list[LinearAxis]:
     """All axes with their digits on both sides."""
-    src_chains, dst_chains = _chains(src, extents), _chains(dst, extents)
+    src_chains, dst_chains = _chains(src, extents), _chains(dst, extents, written=True)
     joint = sorted({key for key in (*src_chains, *dst_chains) if len(key) > 1})
     fused = [axis for key in joint for axis in key]
     if len(set(fused)) != len(fused):
@@ -223,7 +224,7 @@ def linear_axes(src: Storage, dst: Storage, extents: Mapping[str, int]) -> list[
     return axes
 
 
-def _chains(storage: Storage, extents: Mapping[str, int]) -> dict[tuple[str, ...], AxisChain]:
+def _chains(storage: Storage, extents: Mapping[str, int], written: bool = False) -> dict[tuple[str, ...], AxisChain]:
     """Digits of every axis; axes of a blocked group that cannot be told apart share a chain."""
     where: dict[Factor, AxisChain] = {}
     for at, fused in enumerate(storage.physical):
@@ -249,7 +250,15 @@ def _chains(storage: Storage, extents: Mapping[str, int]) -> dict[tuple[str, ...
         unit = chain[-1].block
         left = AxisChain(tuple(Digit(d.block // unit, d.at, d.times) for d in chain), room)
         if len(rest) == 1:
-            where[rest[0]] = left
+            member = rest[0]
+            n = storage.extent(member, extents)
+            inner_level = member.level is not None and member.level < len(storage.blocks[member.axis])
+            if written and inner_level and left.padded(n) != n:
+                raise ValueError(
+                    f"{storage.name}: cannot be written, since the blocks of {group} end in padding that belongs to no "
+                    f"axis: {left.padded(n)} places for the {n} of {member}"
+                )
+            where[member] = left
         else:
             for member in rest:
                 if member.level is not None:
@@ -275,7 +284,8 @@ def _levels(storage: Storage, axis: str, where: Mapping[Factor, AxisChain]) -> A
         below = math.prod(sizes[len(sizes) - level :])
         chain = where.get(Factor(axis, level), AxisChain())
         digits += [Digit(d.block * below, d.at, d.times) for d in chain.digits]
-    return AxisChain(tuple(digits), None if Factor(axis, len(sizes)) in where else math.prod(sizes))
+    outer = where.get(Factor(axis, len(sizes)), AxisChain((), 1))
+    return AxisChain(tuple(digits), None if outer.room is None else outer.room * math.prod(sizes))
 
 
 def _join(

@@ -98,7 +98,7 @@ def set_num_threads(n: SupportsIndex | None) -> None:
 
 
 def get_num_threads() -> int:
-    """Number of threads that a large conversion called here and now would use.
+    """Number of threads in force here and now; a conversion uses no more than it has chunks of work, or CPUs.
 
     Returns
     -------

@@ -93,10 +93,11 @@ class Format:
         Axes of the storage array, such as ``"N C1 H W C0"`` or ``"(C1 H W) N1 N0 C0"``. Of an axis with one block
         size, ``C0`` is the index inside the block and ``C1`` the index of the block; an axis with two sizes has
         ``I2 I1 I0``. ``(A B)`` is one axis that runs over A and, faster, B; ``(A B)1 ... (A B)0`` is such an axis
-        cut into blocks. Where the outermost index is left out, the axis must fit into one block.
+        cut into blocks. Where the outermost index is left out, the axis must fit into one block. A pattern with ``...``
+        takes the other side's last axes by position; so does a matrix format.
     blocks : mapping, optional
         Block sizes in elements by axis: an int, one of ``"c0"``, ``"n0"``, ``"m0"`` for a size that the caller of a
-        conversion chooses, or a tuple of these, outermost first.
+        conversion chooses, or a tuple of these, outermost first. A blocked group is named by its text, ``"(H W C0)"``.
 
     Raises
     ------
@@ -113,7 +114,18 @@ class Format:
     (0, 2, 1, 3, 1)
     """
 
-    __slots__ = ("_batched", "_blocks", "_groups", "_hash", "_logical", "_physical", "logical", "name", "physical")
+    __slots__ = (
+        "_batched",
+        "_blocks",
+        "_by_name",
+        "_groups",
+        "_hash",
+        "_logical",
+        "_physical",
+        "logical",
+        "name",
+        "physical",
+    )
 
     name: str
     logical: str
@@ -123,6 +135,7 @@ class Format:
     _groups: dict[str, tuple[Factor, ...]]
     _blocks: dict[str, tuple[BlockSize, ...]]
     _batched: bool
+    _by_name: bool  # made from a plain order or a tag, whose letters name the axes even behind "..."
     _hash: int
 
     def __init__(
@@ -142,6 +155,7 @@ class Format:
             "_groups": parser.groups,
             "_blocks": parser.blocks,
             "_batched": parser.batched,
+            "_by_name": False,
         }.items():
             object.__setattr__(self, slot, value)
         object.__setattr__(self, "_hash", hash(self._key()))  # a key of the plan cache in every call
@@ -149,7 +163,8 @@ class Format:
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Format is immutable, cannot set {name!r}")
 
-    __delattr__ = __setattr__  # type: ignore[assignment]
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Format is immutable, cannot delete {name!r}")
 
     @property
     def blocks(self) -> Mapping[str, BlockSize | tuple[BlockSize, ...]]:
@@ -169,7 +184,7 @@ class Format:
     @property
     def is_positional(self) -> bool:
         """Whether the axes take their names from the other side of a conversion: matrix formats and "ND"."""
-        return self._batched and not (self.is_plain and self._logical)
+        return self._batched and not self._by_name and not (self.is_plain and self._logical)
 
     def packed_shape(
         self,
@@ -290,9 +305,12 @@ class Format:
         return storage, dict(zip(storage.axes, sizes, strict=True))
 
     def block_sizes(
-        self, given: Mapping[str, int | None], dtype: DTypeLike | None = None
+        self, given: Mapping[str, int | None], dtype: DTypeLike | None = None, *, stored: bool = False
     ) -> Mapping[str, tuple[int, ...]]:
-        """Block sizes of every axis in elements, from the keywords that are given or their defaults."""
+        """Block sizes of every axis in elements, from the keywords that are given or their defaults.
+
+        Of an array that is `stored` already nothing is assumed.
+        """
         chosen: dict[str, int] = {}
         for keyword, value in given.items():
             if value is None:
@@ -307,6 +325,11 @@ class Format:
             if isinstance(block, int):
                 return block
             if block not in chosen:
+                if stored:
+                    raise TypeError(
+                        f"{self.name}: the shape of the storage does not tell the block size; give {block}= "
+                        f"(a pair names source and destination)"
+                    )
                 if block in _DEFAULT_BLOCKS:
                     chosen[block] = _DEFAULT_BLOCKS[block]
                 elif dtype is None:
@@ -371,7 +394,7 @@ class Format:
         )
 
     def _key(self) -> tuple[object, ...]:
-        return self.name, self.logical, self.physical, tuple(sorted(self._blocks.items()))
+        return self.name, self.logical, self.physical, tuple(sorted(self._blocks.items())), self.is_positional
 
     def __eq__(self, other: object) -> bool:
         return self._key() == other._key() if isinstance(other, Format) else NotImplemented
@@ -380,6 +403,8 @@ class Format:
         return self._hash
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._by_name:
+            return as_format, (self.name,)
         return Format, (self.name, self.logical, self.physical, dict(self.blocks))
 
     def __repr__(self) -> str:
@@ -658,7 +683,7 @@ def _format_from_name(spec: str) -> Format:
             twice = next(c for c in letters if letters.count(c) > 1)
             raise ValueError(f"format {spec!r}: axis {twice} stands twice")
         pattern = batch + " ".join(letters)
-        return Format(batch.strip() + letters, pattern, pattern)
+        return _by_name(Format(batch.strip() + letters, pattern, pattern))
     if letters.isascii() and _TAG.fullmatch(letters) and any(c.isdigit() for c in letters):
         return _format_from_tag(spec, batch, letters)
     raise ValueError(
@@ -700,9 +725,17 @@ def _format_from_tag(spec: str, batch: str, tag: str) -> Format:
         else:
             physical.append(f"{axis}{levels}" if levels else axis)
     name = "".join(f"{n}{letter}" if n else letter.upper() for n, letter in parts)
-    return Format(
-        batch.strip() + name,
-        batch + " ".join(sorted(axes) if abstract else axes),
-        batch + " ".join(physical),
-        {axis: tuple(s) for axis, s in sizes.items()},
+    return _by_name(
+        Format(
+            batch.strip() + name,
+            batch + " ".join(sorted(axes) if abstract else axes),
+            batch + " ".join(physical),
+            {axis: tuple(s) for axis, s in sizes.items()},
+        )
     )
+
+
+def _by_name(f: Format) -> Format:
+    object.__setattr__(f, "_by_name", True)
+    object.__setattr__(f, "_hash", hash(f._key()))
+    return f

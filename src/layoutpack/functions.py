@@ -26,6 +26,7 @@ from layoutpack._conversion import (
     Out,
     as_blocks,
     as_channels,
+    as_ufunc,
     check_groups,
     conversion_for,
     convert,
@@ -74,11 +75,11 @@ def repack(
     Raises
     ------
     TypeError
-        If `x` is a masked array or holds Python objects; if a storage hides lengths that are not stated; if a block
-        size has no default; if a cast is not allowed.
+        If `x` is a masked array or holds Python objects; if a storage hides lengths or block sizes that are not
+        stated; if a cast is not allowed.
     ValueError
-        If the number of axes, a shape, a block size or `out` does not fit; the message names format, axis, what was
-        given and what is needed. Nothing has been written then.
+        If the number of axes, a shape, a block size or `out` does not fit, or C0 has no default for the dtype; the
+        message names format, axis, what was given and what is needed. Nothing has been written then.
 
     Notes
     -----
@@ -220,8 +221,7 @@ def core_axes(pattern: str) -> str:
 
 def _finish(function: Any, name: str, signature: str, doc: str, row: Format, natural: str) -> None:
     function.__name__ = function.__qualname__ = name
-    function.nin = function.nout = 1
-    function.signature = signature
+    as_ufunc(function, signature)
     about = _docs.ABOUT[row.name]
     function.__doc__ = doc.format(
         name=row.name,
@@ -254,9 +254,7 @@ from_fractal_z = _unpacker("FRACTAL_Z", "NCHW")
 to_fractal_z_3d = _packer("FRACTAL_Z_3D", "NCDHW")
 from_fractal_z_3d = _unpacker("FRACTAL_Z_3D", "NCDHW")
 
-_finish_repack: Any = repack
-_finish_repack.nin = _finish_repack.nout = 1
-_finish_repack.signature = "(...)->(...)"
+as_ufunc(repack, "(...)->(...)")
 repack.__doc__ = (repack.__doc__ or "").replace("{options}", _docs.OPTIONS)
 
 
@@ -376,7 +374,7 @@ class Plan:
         if target is None:
             target = _engine.empty(conversion.shape, self.dtype, conversion.strides, conversion.nbytes)
         else:
-            check_out(target, conversion.shape, "plan")
+            check_out(target, conversion.shape, f"plan: {conversion.name}")
             if share_memory(source, target):
                 source = source.copy()
         conversion.run(source, target, self._fill, threads)

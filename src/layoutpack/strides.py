@@ -14,7 +14,7 @@ from layoutpack._arrays import (
     dense_strides,
     share_memory,
 )
-from layoutpack._conversion import NO_BLOCKS, Out, conversion_for
+from layoutpack._conversion import NO_BLOCKS, Out, as_ufunc, conversion_for
 from layoutpack._strides import MemoryFormat, memory_order
 from layoutpack.formats import ND
 
@@ -241,3 +241,4 @@ _OPTIONS = """out : ndarray or tuple of one ndarray, optional
 
 for _function in (to_memory_format, to_channels_last, to_contiguous):
     _function.__doc__ = (_function.__doc__ or "").replace("{options}", _OPTIONS)
+    as_ufunc(_function, "(...)->(...)")
