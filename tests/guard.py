@@ -120,3 +120,13 @@ def assert_fresh(result, *inputs):
     if result.size:
         assert result.strides == canonical_strides(result.shape, result.itemsize)
     assert not any(np.shares_memory(result, x) for x in inputs)
+
+
+def lines_before_guards(lines, length, dtype):
+    """A zero array (lines, length) whose every line ends where a page that cannot be touched begins."""
+    dtype, page = np.dtype(dtype), mmap.PAGESIZE
+    memory = np.frombuffer(mmap.mmap(-1, 2 * page * lines), np.uint8)
+    for line in range(lines):
+        if _libc.mprotect(memory.ctypes.data + (2 * line + 1) * page, page, _PROT_NONE):
+            raise OSError(ctypes.get_errno(), "mprotect")
+    return np.ndarray((lines, length), dtype, memory, page - length * dtype.itemsize, (2 * page, dtype.itemsize))

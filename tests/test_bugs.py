@@ -14,7 +14,16 @@ from numpy.lib.stride_tricks import as_strided
 
 import layoutpack as lp
 import reference
-from guard import Frame, assert_fresh, assert_same, canonical_strides, counted, filled, page_guarded
+from guard import (
+    Frame,
+    assert_fresh,
+    assert_same,
+    canonical_strides,
+    counted,
+    filled,
+    lines_before_guards,
+    page_guarded,
+)
 
 WORDS = ["u1", "u2", "u4", "u8"]
 # Formats with a to_ and a from_ function, with a logical shape that is ragged on every blocked axis.
@@ -500,3 +509,15 @@ def test_far_elements_that_span_two_pages_onnxruntime_32299(sparse_file):
     far = np.ndarray(x.shape, x.dtype, sparse_file, 4091, (0, (3 << 30) + 1, (1 << 30) + 3, 8))
     far[...] = x
     assert_same(lp.repack(far, "NCHW", "NHWC"), reference.pack(x, "NHWC", "NCHW"))
+
+
+@pytest.mark.parametrize("dtype", WORDS)
+@pytest.mark.parametrize("length", range(1, 18))
+def test_gaps_between_lines_are_not_read_pytorch_82060(dtype, length):
+    """What lies between the elements of a view may be no memory at all."""
+    x = lines_before_guards(35, length, dtype)
+    x[...] = filled(x.shape, dtype)
+    assert_same(lp.repack(x, "AB", "BA"), np.ascontiguousarray(x.T))
+    assert_same(lp.repack(x, "AB", "AB16b", shape=x.shape), reference.pack(x, "AB16b", "AB"))
+    assert_same(lp.to_fractal_nz(x, c0=16), reference.pack(x, "FRACTAL_NZ", "ND", c0=16))
+    assert_same(lp.to_fractal_zn(x, c0=32), reference.pack(x, "FRACTAL_ZN", "ND", c0=32))

@@ -20,6 +20,7 @@ import pytest
 import layoutpack as lp
 import reference
 from guard import Frame, assert_fresh, assert_same, counted, filled
+from layoutpack.formats import as_format
 
 STEMS = [
     *("nc1hwc0", "nc1hwc0_c04", "ndc1hwc0", "fractal_z", "fractal_z_3d"),
@@ -453,3 +454,74 @@ def test_a_call_imports_nothing():
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+# ---------------------------------------------------------------------------------------------- batch axes before a tag
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"), [("...NHWC", "...NCHW16c"), ("NHWC", "...NCHW16c"), ("...NHWC", "NCHW16c"), ("NHWC", "NCHW16c")]
+)
+def test_letters_of_a_tag_count_behind_dots(src, dst):
+    x = counted((2, 3, 4, 20), "i2")
+    packed = lp.repack(x, src, dst)
+    assert_same(packed, lp.repack(x, "NHWC", "NCHW16c"))
+    assert_same(lp.repack(packed, dst, src, shape=x.shape), x)
+
+
+def test_batches_of_blocked_tensors():
+    x = counted((3, 2, 20, 4, 5), "f4")
+    packed = lp.repack(x, "...NCHW", "...NCHW8c")
+    again = lp.repack(packed, "...NCHW8c", "...NCHW16c", shape=x.shape)
+    for one, image in zip(again, x, strict=True):
+        assert_same(np.ascontiguousarray(one), lp.repack(image, "NCHW", "NCHW16c"))
+    tag = as_format("...NCHW8c")
+    assert pickle.loads(pickle.dumps(tag)) == tag
+    assert not pickle.loads(pickle.dumps(tag)).is_positional
+
+
+# ---------------------------------------------------------------------------------------------- formats at the limit
+
+
+@pytest.mark.parametrize(
+    ("logical", "physical", "blocks", "shape"),
+    [
+        ("A", "A1 (A0)1 (A0)0", {"A": 2, "(A0)": 4}, (3,)),
+        ("A B", "B1 A1 (A0 B0)1 (A0 B0)0", {"A": 2, "B": 2, "(A0 B0)": 8}, (2, 2)),
+        ("N C H W", "N C1 H W1 (W0 C0)1 (W0 C0)0", {"C": 4, "W": 2, "(W0 C0)": 16}, (1, 4, 1, 2)),
+    ],
+)
+def test_padding_that_belongs_to_no_axis_is_refused_and_read_over(logical, physical, blocks, shape):
+    torn = lp.Format("TORN", logical, physical, blocks)
+    x = counted(shape, "u1")
+    out = np.full(torn.packed_shape(shape), 0xEE, np.uint8)
+    with pytest.raises(ValueError, match="TORN: cannot be written"):
+        lp.repack(x, logical.replace(" ", ""), torn, out)
+    assert (out == 0xEE).all()
+    for index in np.ndindex(shape):
+        out[torn.index(index, shape)] = x[index]
+    assert_same(lp.repack(out, torn, logical.replace(" ", ""), shape=shape), x)
+
+
+@pytest.mark.parametrize("keyword", ["c0", "n0", "m0"])
+def test_a_stored_block_size_is_never_assumed(keyword):
+    fused = lp.Format("FUSED", "N C", "N (C0 C1)", {"C": keyword})
+    x = counted((1, 32), "i4")
+    packed = lp.repack(x, "NC", fused, **{keyword: 8})
+    with pytest.raises(TypeError, match=f"FUSED.*{keyword}="):
+        lp.repack(packed, fused, "NC", shape=(1, 32))
+    assert_same(lp.repack(packed, fused, "NC", shape=(1, 32), **{keyword: 8}), x)
+
+
+def test_a_format_cannot_be_changed():
+    for change in (lambda: setattr(lp.FORMATS["NC1HWC0"], "name", "X"), lambda: delattr(lp.FORMATS["NC1HWC0"], "name")):
+        with pytest.raises(AttributeError, match="immutable"):
+            change()
+
+
+@pytest.mark.parametrize("name", [*CONVERSIONS, "to_channels_last", "to_contiguous", "to_memory_format"])
+def test_every_conversion_has_the_attributes_of_a_ufunc(name):
+    function = getattr(lp, name)
+    assert function.__signature__ == inspect.signature(function)
+    assert (function.nin, function.nout) == (1, 1)
+    assert "->" in function.signature
