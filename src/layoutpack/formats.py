@@ -104,6 +104,12 @@ class Format:
     ValueError
         If a pattern is malformed; the message shows the pattern and the place.
 
+    Notes
+    -----
+    Two kinds of blocked groups have a shape and an index map but are refused by conversions, with a message that says so:
+    those with padding between their members that no block size accounts for, and, as a destination, those whose blocks
+    end in padding that belongs to no axis.
+
     Examples
     --------
     >>> import layoutpack as lp
