@@ -538,7 +538,7 @@ def test_thread_settings_do_not_change_the_bytes():
         (">i4", 258),
         ("?", True),
         ("c16", 1 - 2j),
-        ("M8[s]", np.datetime64("NaT")),
+        ("M8[s]", np.datetime64("NaT", "s")),
         ("S3", b"ab"),
         ("u1,f8", (7, 0.5)),
         (ml_dtypes.bfloat16, -1.5),

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import inspect
+from typing import Any, NamedTuple
+
+
+def insert_options(function: Any, options: str) -> None:
+    """Put the parameters that several functions share where a docstring says ``{options}``."""
+    # Both without indentation: from Python 3.13 on the compiler takes it away from docstrings, but not from strings.
+    function.__doc__ = inspect.cleandoc(function.__doc__ or "").replace("{options}", inspect.cleandoc(options))
 
 
 class About(NamedTuple):

@@ -106,9 +106,9 @@ class Format:
 
     Notes
     -----
-    Two kinds of blocked groups have a shape and an index map but are refused by conversions, with a message that says so:
-    those with padding between their members that no block size accounts for, and, as a destination, those whose blocks
-    end in padding that belongs to no axis.
+    Two kinds of blocked groups have a shape and an index map but are refused by conversions, and the message says so:
+    those with padding between their members that no block size accounts for, and, as a destination, those whose
+    blocks end in padding that belongs to no axis.
 
     Examples
     --------

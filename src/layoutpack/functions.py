@@ -255,7 +255,7 @@ to_fractal_z_3d = _packer("FRACTAL_Z_3D", "NCDHW")
 from_fractal_z_3d = _unpacker("FRACTAL_Z_3D", "NCDHW")
 
 as_ufunc(repack, "(...)->(...)")
-repack.__doc__ = (repack.__doc__ or "").replace("{options}", _docs.OPTIONS)
+_docs.insert_options(repack, _docs.OPTIONS)
 
 
 # ---- shapes and plans ---------------------------------------------------------------------------------------------

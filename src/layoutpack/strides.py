@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from layoutpack import _engine, _threads
+from layoutpack import _docs, _engine, _threads
 from layoutpack._arrays import (
     Array,
     as_input,
@@ -240,5 +240,5 @@ _OPTIONS = """out : ndarray or tuple of one ndarray, optional
         What the axes of `x` are, such as ``"CHW"`` for a bare image. Without it an array of 3 axes is (N, C, L)."""
 
 for _function in (to_memory_format, to_channels_last, to_contiguous):
-    _function.__doc__ = (_function.__doc__ or "").replace("{options}", _OPTIONS)
+    _docs.insert_options(_function, _OPTIONS)
     as_ufunc(_function, "(...)->(...)")
