@@ -521,3 +521,19 @@ def test_gaps_between_lines_are_not_read_pytorch_82060(dtype, length):
     assert_same(lp.repack(x, "AB", "AB16b", shape=x.shape), reference.pack(x, "AB16b", "AB"))
     assert_same(lp.to_fractal_nz(x, c0=16), reference.pack(x, "FRACTAL_NZ", "ND", c0=16))
     assert_same(lp.to_fractal_zn(x, c0=32), reference.pack(x, "FRACTAL_ZN", "ND", c0=32))
+
+
+@pytest.mark.bigmem
+def test_more_elements_than_32_bits_count_onnxruntime_32299():
+    """The same with real memory: 2.2 GB in and 2.2 GB out."""
+    x = np.empty((1, 3, 1 << 15, 22000), np.uint8)
+    x[...] = np.arange(22000, dtype=np.uint16).astype(np.uint8)
+    x += np.arange(3, dtype=np.uint8)[:, None, None] * 85
+    x += (np.arange(1 << 15) % 83).astype(np.uint8)[:, None]
+    assert x.size > 1 << 31
+    y = lp.repack(x, "NCHW", "NHWC")
+    for row in (0, 1, 9999, 16384, (1 << 15) - 1):
+        np.testing.assert_array_equal(y[0, row], x[0, :, row].T)
+    del x
+    for row in (5, 32000):
+        np.testing.assert_array_equal(lp.repack(y, "NHWC", "NCHW")[0, :, row], y[0, row].T)

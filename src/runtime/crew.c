@@ -5,7 +5,7 @@
  * helper fails there, because the serial has moved on; so no job is ever allocated, freed or waited for by somebody
  * who took nothing of it.
  *
- * Why not one OpenMP region a call (measured on 2 shared CPUs, see the README's section on threads): its barrier waits
+ * Why not one OpenMP region a call (measured on 2 shared CPUs with GNU OpenMP): its barrier waits
  * for workers that have not even woken, 7.8 ms after a pause of 20 ms; in a forked child it waits for ever; workers
  * spin for milliseconds after every region; 8 callers make 17 threads. Here the helpers' only region never ends.
  *
