@@ -440,3 +440,13 @@ HELPERS = {
 @pytest.mark.parametrize("refusal", HELPERS.values(), ids=HELPERS)
 def test_helpers_refuse(refusal):
     check(refusal)
+
+
+def test_a_casting_rule_is_checked_even_where_nothing_is_cast():
+    with pytest.raises(ValueError, match=r"casting.*bogus"):
+        lp.to_nc1hwc0(IMAGE, casting="bogus")
+
+
+def test_an_absurd_array_of_nothing():
+    with pytest.raises(ValueError, match="too big"):
+        lp.to_fractal_nz(np.zeros((0, 2**40, 2**20, 1), np.uint8))

@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 from layoutpack._plan import Group
 
 ALIGNMENT: Final[int]
-MAX_LOOPS: Final[int]
 OPENMP: Final[int]
 COMPILER: Final[str]
 

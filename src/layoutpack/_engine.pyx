@@ -77,7 +77,6 @@ cdef extern from "numpy/arrayobject.h":
 ALIGNMENT = 64
 """Bytes: a fresh array starts on a border of so many, one cache line and the widest vector."""
 
-MAX_LOOPS = LP_MAX_LOOPS
 OPENMP = lp_openmp
 COMPILER = LP_COMPILER.decode()
 
