@@ -193,6 +193,10 @@ def convert(
     threads: int | None,
 ) -> Array:
     """What every conversion does: check, plan, run."""
+    arguments = (src, dst, shape, channels, groups, c0, n0, m0, fill, dtype, casting, copy)
+    call = _engine.recall(x, out, arguments)
+    if call is not None:
+        return call_again(call, cast(Array, x), cast(Array | None, out), threads)
     source = as_input(x, name)
     if type(src) is not str:
         src = as_format(src)
@@ -239,6 +243,7 @@ def convert(
             raise ValueError(
                 f"{name}: {conversion} with strides {source.strides} needs a copy, which copy=False forbids"
             )
+    lasting = copy is True and source is x and source.dtype == result_dtype and all(map(_lasts, arguments))
     if target is None:
         target = _engine.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
     elif share_memory(source, target):
@@ -249,12 +254,34 @@ def convert(
         ):
             return target
         source = source.copy()
+        lasting = False
     if source.dtype != between:
         source = source.astype(between, casting=cast(Any, casting))
     if between != result_dtype:
         source = source.astype(result_dtype, casting=cast(Any, casting))
     conversion.run(source, target, padding, threads)
+    if lasting:
+        program = conversion.program(source.strides, target.strides, padding)
+        _engine.remember(source, out, arguments, conversion, program)
     return target
+
+
+def call_again(call: _engine.Call, x: Array, out: Array | None, threads: int | None) -> Array:
+    """Run a remembered call for arrays that fit it."""
+    conversion = call.conversion
+    if threads is not None:
+        threads = _threads.as_thread_count(threads)
+    if out is None:
+        out = _engine.empty(conversion.shape, x.dtype, conversion.strides, conversion.nbytes)
+    call.program.run(out, x, thread_number(conversion.nbytes, threads))
+    return out
+
+
+def _lasts(argument: object) -> bool:
+    """Whether an argument can never change its value."""
+    if isinstance(argument, tuple):
+        return all(map(_lasts, argument))
+    return argument is None or type(argument) in (bool, int, float, str, Format) or isinstance(argument, np.dtype | type)
 
 
 def check_groups(groups: SupportsIndex, name: str) -> None:

@@ -10,6 +10,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport Py_INCREF
 from cython.parallel cimport prange
 from libc.stdint cimport uintptr_t
+from libc.stdlib cimport getenv
 from libc.string cimport memcpy, memmove
 
 from layoutpack._kernels cimport (
@@ -411,6 +412,12 @@ def openmp_max_threads():
     return omp_get_max_threads()
 
 
+def environment(bytes name):
+    """A variable of the environment as text, as it is now: os.environ costs twenty times as much."""
+    cdef const char *text = getenv(name)
+    return "" if text == NULL else text.decode(errors="replace")
+
+
 # ---- programs -----------------------------------------------------------------------------------------------------
 
 @cython.final
@@ -514,6 +521,111 @@ cdef class Program:
             run(run_chunk, &j, self.chunks, threads, interruptible)
 
 
+# ---- calls that come again ----------------------------------------------------------------------------------------
+
+cdef enum:
+    RECALL_RANK = 8
+    RECALL_SLOTS = 64
+
+
+@cython.final
+cdef class Call:
+    """A call that was checked and ran: what decided about it, and what it ran."""
+
+    cdef readonly object conversion
+    cdef readonly Program program
+    cdef tuple arguments
+    cdef cnp.dtype dtype
+    cdef int src_rank, dst_rank
+    cdef ptrdiff_t src[2 * RECALL_RANK]
+    cdef ptrdiff_t dst[2 * RECALL_RANK]
+
+
+cdef list calls = [None] * RECALL_SLOTS
+
+
+cdef void describe(cnp.ndarray a, ptrdiff_t *shape) noexcept:
+    cdef int i, rank = cnp.PyArray_NDIM(a)
+    for i in range(rank):
+        shape[2 * i], shape[2 * i + 1] = cnp.PyArray_DIM(a, i), cnp.PyArray_STRIDE(a, i)
+
+
+cdef bint fits(cnp.ndarray a, cnp.dtype dtype, int rank, const ptrdiff_t *shape) noexcept:
+    cdef int i
+    if <void *> cnp.PyArray_DESCR(a) != <void *> dtype or cnp.PyArray_NDIM(a) != rank:
+        return False
+    for i in range(rank):
+        if cnp.PyArray_DIM(a, i) != shape[2 * i] or cnp.PyArray_STRIDE(a, i) != shape[2 * i + 1]:
+            return False
+    return True
+
+
+cdef bint same(object a, object b) noexcept:
+    """Whether two arguments are the same and will stay so. 16.0 is not 16 here, and True is not 1."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if type(a) is int or type(a) is str:
+        return a == b
+    return type(a) is tuple and all_same(a, b)
+
+
+cdef bint all_same(tuple a, tuple b) noexcept:
+    cdef Py_ssize_t i, n = len(a)
+    if n != len(b):
+        return False
+    for i in range(n):
+        if not same(a[i], b[i]):
+            return False
+    return True
+
+
+cdef Py_ssize_t slot_of(cnp.ndarray x, tuple arguments) noexcept:
+    cdef size_t h = <size_t> <void *> arguments[1] >> 4
+    cdef int i
+    for i in range(cnp.PyArray_NDIM(x)):
+        h = h * 31 + <size_t> cnp.PyArray_DIM(x, i) + (<size_t> cnp.PyArray_STRIDE(x, i) >> 1)
+    return (h ^ h >> 6 ^ h >> 12) % RECALL_SLOTS
+
+
+def recall(x, out, tuple arguments not None):
+    """The `Call` remembered for such arrays and arguments, or None: then everything has to be checked.
+
+    A service asks for the same conversion again and again, and checking takes 5 us: as long as moving 200 KB.
+    """
+    if not cnp.PyArray_CheckExact(x) or not (out is None or cnp.PyArray_CheckExact(out)):
+        return None
+    cdef Call call = calls[slot_of(x, arguments)]
+    if call is None or not fits(x, call.dtype, call.src_rank, call.src) or not all_same(arguments, call.arguments):
+        return None
+    if out is None:
+        return call if call.dst_rank < 0 else None
+    if not fits(out, call.dtype, call.dst_rank, call.dst) or not cnp.PyArray_ISWRITEABLE(out) or not disjoint(x, out):
+        return None
+    return call
+
+
+def remember(x, out, tuple arguments not None, conversion, Program program not None):
+    """Keep a call that moved `x` to `out` (None: a fresh array) without a cast; see `recall`.
+
+    The arguments must be of types whose values cannot change.
+    """
+    cdef Call call = Call.__new__(Call)
+    if not cnp.PyArray_CheckExact(x) or not (out is None or cnp.PyArray_CheckExact(out)):
+        return
+    if x.ndim > RECALL_RANK or (out is not None and out.ndim > RECALL_RANK):
+        return
+    call.conversion, call.program, call.arguments, call.dtype = conversion, program, arguments, x.dtype
+    call.src_rank = x.ndim
+    describe(x, call.src)
+    call.dst_rank = -1
+    if out is not None:
+        call.dst_rank = out.ndim
+        describe(out, call.dst)
+    calls[slot_of(x, arguments)] = call
+
+
 # ---- arrays -------------------------------------------------------------------------------------------------------
 
 cdef extern from "Python.h":
@@ -548,6 +660,10 @@ def empty(tuple shape, cnp.dtype dtype not None, tuple strides, nbytes):
 
 def apart(cnp.ndarray a not None, cnp.ndarray b not None):
     """Whether the lowest and highest bytes of two arrays already show that they share none."""
+    return disjoint(a, b)
+
+
+cdef bint disjoint(cnp.ndarray a, cnp.ndarray b) noexcept:
     cdef ptrdiff_t a_low, a_high, b_low, b_high
     if not (bounds(a, &a_low, &a_high) and bounds(b, &b_low, &b_high)):
         return False

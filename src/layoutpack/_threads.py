@@ -58,6 +58,8 @@ if hasattr(os, "register_at_fork"):
 
 def as_thread_count(n: SupportsIndex) -> int:
     """The number as an int of at least 1."""
+    if type(n) is int and 1 <= n <= MAX_THREADS:
+        return n
     if isinstance(n, bool):
         raise TypeError("a number of threads must be an int, got a bool")
     try:
@@ -150,7 +152,7 @@ def thread_count() -> ThreadCount:
         return ThreadCount(number, "threads()")
     if _Process.set_number is not None:
         return ThreadCount(_Process.set_number, "set_num_threads()")
-    number = _from_environment(os.environ.get("LAYOUTPACK_NUM_THREADS", ""))
+    number = _from_environment(_engine.environment(b"LAYOUTPACK_NUM_THREADS"))
     if number is not None:
         return ThreadCount(number, "LAYOUTPACK_NUM_THREADS")
     if _Process.forked:
