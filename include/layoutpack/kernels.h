@@ -20,9 +20,20 @@ typedef struct {
     ptrdiff_t dst_ps, dst_rs, dst_cs;
     ptrdiff_t width; /* bytes of a word */
     const char *fill;
+    ptrdiff_t before, after; /* copy_run: rows of the same runs in front of the panel's and behind */
 } lp_panel;
 
 typedef void (*lp_panel_fn)(char *dst, const char *src, const lp_panel *p);
+
+/* Ask for `n` stretches of `size` bytes, `stride` bytes apart. A hint: it never faults, wherever it points. */
+static inline void lp_prefetch(const char *src, ptrdiff_t stride, ptrdiff_t n, ptrdiff_t size) {
+#ifdef __GNUC__
+    for (; n > 0; n--, src += stride)
+        for (ptrdiff_t at = 0; at < size; at += 64) __builtin_prefetch(src + at);
+#else
+    (void)src, (void)stride, (void)n, (void)size;
+#endif
+}
 
 /* log2 of the word sizes that have kernels of their own: 1, 2, 4, 8 and 16 bytes. */
 enum { LP_WORDS = 5 };
@@ -34,7 +45,10 @@ typedef struct {
     lp_panel_fn transpose[LP_WORDS]; /* src_rs == dst_cs == width: a matrix transposition */
     lp_panel_fn strided[LP_WORDS];   /* any strides */
     lp_panel_fn strided_any;         /* any strides, any width */
-    lp_panel_fn copy_stream;         /* copy past the caches, where alignment allows it; `fence` ends it */
+    /* copy past the caches, for rows of 16, 32 or 64 bytes that lie side by side in the output: each plane is a piece of
+     * a run. Pieces meet where cache lines do: the bytes of the first line that belong to rows before are written too,
+     * and those of the last line are left to the rows behind. */
+    lp_panel_fn copy_run;
     /* Store whole lines of 64 bytes past the caches; dst lies on a line. */
     void (*stream)(char *dst, const char *src, ptrdiff_t lines);
     void (*fence)(void);

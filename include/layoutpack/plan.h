@@ -31,7 +31,9 @@ typedef struct {
     lp_panel_fn kernel;
     /* Panels that go through scratch, and from there past the caches: so many rows at a time, 0: none. */
     ptrdiff_t scratch_rows;
-    int scratch_run;  /* the rows lie side by side and become one run; otherwise each is a run of its own */
+    int scratch_run;        /* the rows lie side by side and become one run; otherwise each is a run of its own */
+    ptrdiff_t scratch_cols; /* columns that one call of the kernel brings into scratch */
+    ptrdiff_t ahead;        /* bytes of source from what is converted to what is prefetched, 0: no prefetching */
     const char *fill; /* one word of padding, LP_FILL_BYTES readable */
 } lp_box;
 

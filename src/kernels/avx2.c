@@ -88,7 +88,10 @@ static void copy_lanes(char *dst, const char *src, const lp_panel *p) {
     rest.valid_rows -= r;
     copy(dst + r * p->dst_rs, src + r * p->src_rs, &rest);
 }
-PLANES(copy_lanes)
+static void copy_lanes_planes(char *dst, const char *src, const lp_panel *p) {
+    if (copies_whole_rows(dst, src, p)) return;
+    for (ptrdiff_t k = 0; k < p->planes; k++) copy_lanes(dst + k * p->dst_ps, src + k * p->src_ps, p);
+}
 
 #define LANES 1
 #define VECTOR __m128i
@@ -172,29 +175,124 @@ TRANSPOSE(16)
 TRANSPOSE(32)
 TRANSPOSE(64)
 
-/* Rows of whole lines' halves past the caches, 16 bytes at a time where no more is aligned. */
-static void copy_stream(char *dst, const char *src, const lp_panel *p) {
-    ptrdiff_t run = p->valid_cols * p->width;
-    int aligned = !(((uintptr_t)dst | (uintptr_t)p->dst_rs | (uintptr_t)run) & 15) && run == p->cols * p->width;
-    if (aligned && run <= 256 && !(((uintptr_t)dst | (uintptr_t)p->dst_rs | (uintptr_t)run) & 31)) {
-        for (ptrdiff_t r = 0; r < p->valid_rows; r++)
-            for (ptrdiff_t i = 0; i < run; i += 32) stream_2(dst + r * p->dst_rs + i, load_32(src + r * p->src_rs + i));
-    } else if (aligned && run <= 256) {
-        for (ptrdiff_t r = 0; r < p->valid_rows; r++)
-            for (ptrdiff_t i = 0; i < run; i += 16)
-                stream_1(dst + r * p->dst_rs + i, _mm_loadu_si128((const __m128i *)(src + r * p->src_rs + i)));
-    } else {
-        copy_lanes(dst, src, p);
-        return;
-    }
-    fill_rows(dst, p);
-}
-PLANES(copy_stream)
+/* ---- runs past the caches ---- */
 
 static void stream_lines(char *dst, const char *src, ptrdiff_t lines) {
     for (; lines > 0; lines--, dst += 64, src += 64) {
         stream_2(dst, load_32(src));
         stream_2(dst + 32, load_32(src + 32));
+    }
+}
+
+enum { PIECE = 4096, AHEAD = 256 };
+
+/* Bytes of the run that the panel writes, counted from its first row: from line to line. */
+static inline ptrdiff_t first_byte(const char *dst, const lp_panel *p) {
+    return p->before ? -(ptrdiff_t)((uintptr_t)dst & 63) : 0;
+}
+
+static inline ptrdiff_t last_byte(const char *dst, const lp_panel *p, ptrdiff_t row) {
+    ptrdiff_t size = p->rows * row;
+    return p->after ? size - (ptrdiff_t)((uintptr_t)(dst + size) & 63) : size;
+}
+
+static inline ptrdiff_t floor_div(ptrdiff_t a, ptrdiff_t b) { return a >= 0 ? a / b : -((b - 1 - a) / b); }
+
+/* Bytes [first, last) of a run to dst + first, from `rows`, which begins at byte `at` of the run. */
+static void flush_run(char *dst, const char *rows, ptrdiff_t at, ptrdiff_t first, ptrdiff_t last) {
+    char *d = dst + first;
+    const char *s = rows + (first - at);
+    ptrdiff_t n = last - first, head = (ptrdiff_t)(-(uintptr_t)d & 63);
+    if (head > n) head = n;
+    memcpy(d, s, (size_t)head);
+    stream_lines(d + head, s + head, (n - head) / 64);
+    ptrdiff_t done = head + (n - head) / 64 * 64;
+    memcpy(d + done, s + done, (size_t)(n - done));
+}
+
+/* One plane. Where rows and lines begin together its rows are stored as they come, else by way of scratch. */
+static ALWAYS_INLINE void copy_run_1(char *dst, const char *src, const lp_panel *p, size_t row) {
+    const ptrdiff_t n = (ptrdiff_t)row;
+    ptrdiff_t first = first_byte(dst, p), last = last_byte(dst, p, n);
+    ptrdiff_t r = floor_div(first, n), at = r * n, end = (last + n - 1) / n;
+    if (((uintptr_t)dst & (row - 1)) == 0) {
+        for (; r < end; r++) {
+            const char *s = src + r * p->src_rs;
+            __builtin_prefetch(s + AHEAD);
+            if (row == 16)
+                stream_1(dst + r * n, load_1(&s));
+            else
+                for (ptrdiff_t i = 0; i < n; i += 32) stream_2(dst + r * n + i, load_32(s + i));
+        }
+        return;
+    }
+    _Alignas(64) char rows[PIECE + 128];
+    char *to = rows;
+    for (; r < end; r++, to += n) {
+        const char *s = src + r * p->src_rs;
+        __builtin_prefetch(s + AHEAD);
+        memcpy(to, s, row);
+    }
+    flush_run(dst, rows, at, first, last);
+}
+
+/* Two planes whose rows of 32 bytes share source lines: each line is read once, whole. */
+static void copy_run_2(char *dst, const char *src, const lp_panel *p) {
+    char *dst_2 = dst + p->dst_ps;
+    ptrdiff_t first = first_byte(dst, p), last = last_byte(dst, p, 32);
+    if (((uintptr_t)dst ^ (uintptr_t)dst_2) & 63) {
+        copy_run_1(dst, src, p, 32);
+        copy_run_1(dst_2, src + 32, p, 32);
+        return;
+    }
+    ptrdiff_t r = floor_div(first, 32), at = r * 32, end = (last + 31) / 32;
+    if (((uintptr_t)dst & 31) == 0) {
+        if (((uintptr_t)(dst + r * 32) & 63) && r < end) {
+            stream_2(dst + r * 32, load_32(src + r * p->src_rs));
+            stream_2(dst_2 + r * 32, load_32(src + r * p->src_rs + 32));
+            r++;
+        }
+        for (; r + 2 <= end; r += 2) {
+            const char *s = src + r * p->src_rs;
+            __builtin_prefetch(s + AHEAD);
+            __builtin_prefetch(s + p->src_rs + AHEAD);
+            __m256i a = load_32(s), b = load_32(s + 32), c = load_32(s + p->src_rs), d = load_32(s + p->src_rs + 32);
+            stream_2(dst + r * 32, a);
+            stream_2(dst + r * 32 + 32, c);
+            stream_2(dst_2 + r * 32, b);
+            stream_2(dst_2 + r * 32 + 32, d);
+        }
+        if (r < end) {
+            stream_2(dst + r * 32, load_32(src + r * p->src_rs));
+            stream_2(dst_2 + r * 32, load_32(src + r * p->src_rs + 32));
+        }
+        return;
+    }
+    _Alignas(64) char rows[PIECE + 128], rows_2[PIECE + 128];
+    char *to = rows, *to_2 = rows_2;
+    for (; r < end; r++, to += 32, to_2 += 32) {
+        const char *s = src + r * p->src_rs;
+        __builtin_prefetch(s + AHEAD);
+        store_32(to, load_32(s));
+        store_32(to_2, load_32(s + 32));
+    }
+    flush_run(dst, rows, at, first, last);
+    flush_run(dst_2, rows_2, at, first, last);
+}
+
+static void copy_run(char *dst, const char *src, const lp_panel *p) {
+    ptrdiff_t row = p->cols * p->width, k = 0;
+    if (row == 32 && p->src_ps == 32)
+        for (; k + 2 <= p->planes; k += 2) copy_run_2(dst + k * p->dst_ps, src + k * 32, p);
+    for (; k < p->planes; k++) {
+        char *d = dst + k * p->dst_ps;
+        const char *s = src + k * p->src_ps;
+        if (row == 16)
+            copy_run_1(d, s, p, 16);
+        else if (row == 32)
+            copy_run_1(d, s, p, 32);
+        else
+            copy_run_1(d, s, p, 64);
     }
 }
 
@@ -207,7 +305,7 @@ static const lp_kernels table = {
                   transpose_lanes_64_planes, transpose_128_planes},
     .strided = {strided_8_planes, strided_16_planes, strided_32_planes, strided_64_planes, strided_128_planes},
     .strided_any = strided_any_planes,
-    .copy_stream = copy_stream_planes,
+    .copy_run = copy_run,
     .stream = stream_lines,
     .fence = fence,
 };

@@ -97,14 +97,42 @@ static ALWAYS_INLINE void copy_any_run(char *dst, const char *src, const lp_pane
         copy_runs(dst, src, p, run, 1, pad);
 }
 
+/* Rows of a constant size from `n` planes side by side, n a constant too. */
+static ALWAYS_INLINE void copy_rows_of(char *dst, const char *src, const lp_panel *p, size_t row, int n) {
+    ptrdiff_t dst_rs = p->dst_rs, src_rs = p->src_rs, dst_ps = p->dst_ps, src_ps = p->src_ps;
+    for (ptrdiff_t r = p->rows; r > 0; r--, dst += dst_rs, src += src_rs)
+        for (int k = 0; k < n; k++) memcpy(dst + k * dst_ps, src + k * src_ps, row);
+}
+
+/* Whole rows of a constant size: nothing but loads and stores, four planes at a time, which meet whole lines. */
+static ALWAYS_INLINE void copy_whole_rows(char *dst, const char *src, const lp_panel *p, size_t row) {
+    ptrdiff_t k = 0;
+    for (; k + 4 <= p->planes; k += 4) copy_rows_of(dst + k * p->dst_ps, src + k * p->src_ps, p, row, 4);
+    for (; k + 2 <= p->planes; k += 2) copy_rows_of(dst + k * p->dst_ps, src + k * p->src_ps, p, row, 2);
+    for (; k < p->planes; k++) copy_rows_of(dst + k * p->dst_ps, src + k * p->src_ps, p, row, 1);
+}
+
+/* Whether a panel is of that kind, and is done. */
+static ALWAYS_INLINE int copies_whole_rows(char *dst, const char *src, const lp_panel *p) {
+    ptrdiff_t row = p->cols * p->width;
+    if (p->valid_rows != p->rows || p->valid_cols != p->cols) return 0;
+    if (row == 16)
+        copy_whole_rows(dst, src, p, 16);
+    else if (row == 32)
+        copy_whole_rows(dst, src, p, 32);
+    else if (row == 64)
+        copy_whole_rows(dst, src, p, 64);
+    else if (row == 128)
+        copy_whole_rows(dst, src, p, 128);
+    else
+        return 0;
+    return 1;
+}
+
 /* A call of memcpy costs more than a short run is worth, and so does a second visit for a short row's padding. */
 static void copy(char *dst, const char *src, const lp_panel *p) {
     size_t run = (size_t)(p->valid_cols * p->width), row = (size_t)(p->cols * p->width);
-    if (run == 64 && run == row)
-        for (ptrdiff_t r = 0; r < p->valid_rows; r++) memcpy(dst + r * p->dst_rs, src + r * p->src_rs, 64);
-    else if (run == 32 && run == row)
-        for (ptrdiff_t r = 0; r < p->valid_rows; r++) memcpy(dst + r * p->dst_rs, src + r * p->src_rs, 32);
-    else if (run < row && row == 64)
+    if (run < row && row == 64)
         copy_any_run(dst, src, p, run, 64);
     else if (run < row && row == 32)
         copy_any_run(dst, src, p, run, 32);
@@ -121,6 +149,11 @@ static void copy(char *dst, const char *src, const lp_panel *p) {
     static void kernel##_planes(char *dst, const char *src, const lp_panel *p) {                       \
         for (ptrdiff_t k = 0; k < p->planes; k++) kernel(dst + k * p->dst_ps, src + k * p->src_ps, p); \
     }
+static void copy_planes(char *dst, const char *src, const lp_panel *p) {
+    if (copies_whole_rows(dst, src, p)) return;
+    for (ptrdiff_t k = 0; k < p->planes; k++) copy(dst + k * p->dst_ps, src + k * p->src_ps, p);
+}
+
 PLANES(strided_8)
 PLANES(strided_16)
 PLANES(strided_32)

@@ -1,7 +1,6 @@
 /* Portable kernels: the fallback everywhere and the reference for every other instruction set. */
 #include "portable.h"
 
-PLANES(copy)
 PLANES(transpose_8)
 PLANES(transpose_16)
 PLANES(transpose_32)
@@ -18,7 +17,7 @@ static const lp_kernels table = {
     .strided = {strided_8_planes, strided_16_planes, strided_32_planes, strided_64_planes, strided_128_planes},
     .strided_any = strided_any_planes,
     /* C has no stores past the caches. */
-    .copy_stream = copy_planes,
+    .copy_run = copy_planes,
     .stream = copy_lines,
     .fence = no_fence,
 };

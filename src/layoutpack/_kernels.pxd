@@ -11,6 +11,7 @@ cdef extern from "layoutpack/kernels.h" nogil:
         ptrdiff_t dst_ps, dst_rs, dst_cs
         ptrdiff_t width
         const char *fill
+        ptrdiff_t before, after
 
     ctypedef void (*lp_panel_fn)(char *dst, const char *src, const lp_panel *p) noexcept nogil
 
@@ -20,10 +21,11 @@ cdef extern from "layoutpack/kernels.h" nogil:
         lp_panel_fn transpose[5]
         lp_panel_fn strided[5]
         lp_panel_fn strided_any
-        lp_panel_fn copy_stream
+        lp_panel_fn copy_run
         void (*stream)(char *dst, const char *src, ptrdiff_t lines) noexcept nogil
         void (*fence)() noexcept nogil
 
+    void lp_prefetch(const char *src, ptrdiff_t stride, ptrdiff_t n, ptrdiff_t size)
     const lp_kernels *lp_kernels_built(int i)
     int lp_kernels_available(const lp_kernels *kernels)
 
@@ -48,6 +50,8 @@ cdef extern from "layoutpack/plan.h" nogil:
         lp_panel_fn kernel
         ptrdiff_t scratch_rows
         int scratch_run
+        ptrdiff_t scratch_cols
+        ptrdiff_t ahead
         const char *fill
 
     ctypedef struct lp_group:
