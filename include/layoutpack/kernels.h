@@ -3,8 +3,8 @@
  * A panel is `planes` matrices of `rows` x `cols` words, all alike. Word (r, c) is written to dst + r * dst_rs + c *
  * dst_cs; where r < valid_rows and c < valid_cols it is the word at src + r * src_rs + c * src_cs, elsewhere it is the
  * fill word. A kernel writes nothing else, accepts every alignment, and cannot fail. It may read up to 15 bytes
- * behind a word where they lie on the word's page of memory and before the last word of the matrix, and makes nothing
- * of them. */
+ * behind a word where they lie before the last word and on pages of memory that hold words, and makes nothing of
+ * them. */
 #ifndef LAYOUTPACK_KERNELS_H
 #define LAYOUTPACK_KERNELS_H
 

@@ -22,9 +22,6 @@ static inline void stream_2(char *p, __m256i v) { _mm256_stream_si256((__m256i *
 static inline __m256i load_32(const char *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline void store_32(char *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
 
-/* Whether 16 bytes from here lie on one page of memory: then all can be read if the first can. */
-static inline int stays_on_page(const char *p) { return ((uintptr_t)p & 4095) <= 4096 - 16; }
-
 /* Sixteen bytes in both lanes. */
 static inline __m256i both(const signed char *p) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
@@ -61,32 +58,41 @@ static inline int pixels_64(char *dst, const char *src, const lp_panel *p) {
     return 1;
 }
 
-/* Padded rows of up to 16 valid bytes: one load, one blend and one or two stores a row. The load runs past the valid
- * bytes, into the next row; where there is none, the portable code goes on. */
+/* Padded rows of up to 16 valid bytes: one load, one merge with the padding and one or two stores a row. The load runs
+ * past the valid bytes, into the next row; where there is none, the portable code goes on. */
+static ALWAYS_INLINE void pad_rows(char *dst, const char *src, const lp_panel *p, ptrdiff_t rows, int row) {
+    ptrdiff_t run = p->valid_cols * p->width, dst_rs = p->dst_rs, src_rs = p->src_rs;
+    signed char bytes[16];
+    for (int i = 0; i < 16; i++) bytes[i] = i < run ? -1 : 0;
+    __m128i mask = _mm_loadu_si128((const __m128i *)bytes);
+    __m256i fill = load_32(p->fill), fill_high = load_32(p->fill + 32);
+    __m128i fill_low = _mm_andnot_si128(mask, _mm256_castsi256_si128(fill));
+    for (; rows > 0; rows--, dst += dst_rs, src += src_rs) {
+        __m128i words = _mm_or_si128(_mm_and_si128(_mm_loadu_si128((const __m128i *)src), mask), fill_low);
+        store_32(dst, _mm256_inserti128_si256(fill, words, 0));
+        if (row == 64) store_32(dst + 32, fill_high);
+    }
+}
+
 static void copy_lanes(char *dst, const char *src, const lp_panel *p) {
-    ptrdiff_t run = p->valid_cols * p->width, row = p->cols * p->width, r = 0;
-    if (run > 0 && run <= 16 && run < row && (row == 32 || row == 64) && p->src_rs > 0) {
+    ptrdiff_t run = p->valid_cols * p->width, row = p->cols * p->width;
+    /* No step of more than a page: all that is read before the last valid byte can be read. */
+    if (run > 0 && run <= 16 && run < row && (row == 32 || row == 64) && p->src_rs > 0 && p->src_rs <= 4096) {
         ptrdiff_t safe = ((p->valid_rows - 1) * p->src_rs + run - 16) / p->src_rs;
         if (safe > p->valid_rows) safe = p->valid_rows;
-        signed char bytes[16];
-        for (int i = 0; i < 16; i++) bytes[i] = i < run ? -1 : 0;
-        __m128i mask = _mm_loadu_si128((const __m128i *)bytes);
-        __m256i fill = load_32(p->fill), fill_high = load_32(p->fill + 32);
-        __m128i fill_low = _mm256_castsi256_si128(fill);
-        for (; r < safe; r++) {
-            const char *s = src + r * p->src_rs;
-            char whole[16];
-            if (!stays_on_page(s)) s = memcpy(whole, s, (size_t)run);
-            __m128i words = _mm_loadu_si128((const __m128i *)s);
-            char *d = dst + r * p->dst_rs;
-            store_32(d, _mm256_inserti128_si256(fill, _mm_blendv_epi8(fill_low, words, mask), 0));
-            if (row == 64) store_32(d + 32, fill_high);
+        if (safe > 0) {
+            if (row == 32)
+                pad_rows(dst, src, p, safe, 32);
+            else
+                pad_rows(dst, src, p, safe, 64);
+            lp_panel rest = *p;
+            rest.rows -= safe;
+            rest.valid_rows -= safe;
+            copy(dst + safe * p->dst_rs, src + safe * p->src_rs, &rest);
+            return;
         }
     }
-    lp_panel rest = *p;
-    rest.rows -= r;
-    rest.valid_rows -= r;
-    copy(dst + r * p->dst_rs, src + r * p->src_rs, &rest);
+    copy(dst, src, p);
 }
 static void copy_lanes_planes(char *dst, const char *src, const lp_panel *p) {
     if (copies_whole_rows(dst, src, p)) return;
@@ -155,21 +161,36 @@ static void copy_lanes_planes(char *dst, const char *src, const lp_panel *p) {
 #define HI _mm256_unpackhi_epi64
 #include "lanes_template.h"
 
-/* The widest network that the panel has room for. What is smaller, and pixels of 3 or 4 words, which the compiler turns
- * into shuffles by itself, go to the portable kernels. */
+/* Up to where 16-byte loads may run that begin at a word of plane k: the last word of the panel, where no step from
+ * word to word is longer than a page of memory, since then every page in between holds a word. */
+static const char *readable_end(const char *src, ptrdiff_t k, const lp_panel *p) {
+    ptrdiff_t run = p->valid_rows * p->width, size = (p->valid_cols - 1) * p->src_cs + run;
+    if (p->src_cs <= 0 || p->src_cs > 4096 || p->valid_cols == 0) return src;
+    int near = p->src_ps >= size && p->src_ps - size + run <= 4096;
+    return src + size + (near ? (p->planes - 1 - k) * p->src_ps : 0);
+}
+
+/* The widest network that the panel has room for. What is smaller, and pixels of 4 words, which the compiler turns into
+ * shuffles by itself, go to the portable kernels. */
 #define TRANSPOSE(bits)                                                                                         \
-    static void transpose_lanes_##bits(char *dst, const char *src, const lp_panel *p) {                         \
-        const ptrdiff_t lane = 128 / bits, pixel = p->valid_rows * (bits / 8);                                  \
+    static void transpose_lanes_##bits(char *dst, const char *src, const lp_panel *p, const char *end) {        \
+        const ptrdiff_t lane = 128 / bits, pixel = p->valid_rows * (bits / 8), row = p->cols * (bits / 8);      \
         int narrow = p->valid_rows < lane && (p->src_cs < pixel || (p->src_cs == pixel && p->valid_rows <= 4)); \
+        int few = p->cols > 4 && p->cols < lane && p->valid_cols == p->cols && p->valid_rows >= lane;           \
         if (pixels_##bits(dst, src, p)) return;                                                                 \
-        if (p->cols < lane || narrow || p->valid_rows == 0)                                                     \
+        if (few && p->dst_rs == row)                                                                            \
+            few_##bits##x1(dst, src, p);                                                                        \
+        else if (p->cols < lane || narrow || p->valid_rows == 0)                                                \
             transpose_##bits(dst, src, p);                                                                      \
         else if (p->cols < 2 * lane)                                                                            \
-            panel_##bits##x1(dst, src, p);                                                                      \
+            panel_##bits##x1(dst, src, p, end);                                                                 \
         else                                                                                                    \
-            panel_##bits##x2(dst, src, p);                                                                      \
+            panel_##bits##x2(dst, src, p, end);                                                                 \
     }                                                                                                           \
-    PLANES(transpose_lanes_##bits)
+    static void transpose_lanes_##bits##_planes(char *dst, const char *src, const lp_panel *p) {                \
+        for (ptrdiff_t k = 0; k < p->planes; k++, dst += p->dst_ps, src += p->src_ps)                           \
+            transpose_lanes_##bits(dst, src, p, readable_end(src, k, p));                                       \
+    }
 TRANSPOSE(8)
 TRANSPOSE(16)
 TRANSPOSE(32)

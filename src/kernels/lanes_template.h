@@ -12,8 +12,9 @@
 #define L (16 / WORD_BYTES)
 #define COLS (LANES * L)
 
-/* The network, from loaded registers to the first `rows` rows. */
-static ALWAYS_INLINE void LP_NAME(network)(char *dst, ptrdiff_t dst_rs, VECTOR r[L], ptrdiff_t rows) {
+/* The network, from loaded registers to rows [first, last); what no row needs the compiler leaves out, where these are
+ * constants. */
+static ALWAYS_INLINE void LP_NAME(network)(char *dst, ptrdiff_t dst_rs, VECTOR r[L], ptrdiff_t first, ptrdiff_t last) {
     VECTOR t[L];
     _Pragma("GCC unroll 4") for (int half = 1; half < L; half *= 2) {
         _Pragma("GCC unroll 8") for (int i = 0; i < L / 2; i++) {
@@ -22,12 +23,13 @@ static ALWAYS_INLINE void LP_NAME(network)(char *dst, ptrdiff_t dst_rs, VECTOR r
         }
         _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) r[i] = t[i];
     }
-    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (i < rows) STORE(dst + i * dst_rs, r[i]);
+    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (i >= first && i < last) STORE(dst + i * dst_rs, r[i]);
 }
 
-/* One tile. Columns from `valid` on are padding: their lanes come from the fill words. */
+/* One tile, of which rows [first, last) are wanted. Columns from `valid` on are padding: their lanes come from the fill
+ * words. */
 static ALWAYS_INLINE void LP_NAME(tile)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs, ptrdiff_t valid,
-                                        const char *fill) {
+                                        const char *fill, ptrdiff_t first, ptrdiff_t last) {
     VECTOR r[L];
     _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {
         const char *p[LANES];
@@ -37,36 +39,49 @@ static ALWAYS_INLINE void LP_NAME(tile)(char *dst, ptrdiff_t dst_rs, const char 
         }
         r[i] = LOAD(p);
     }
-    LP_NAME(network)(dst, dst_rs, r, L);
+    LP_NAME(network)(dst, dst_rs, r, first, last);
 }
 
-/* COLS columns and `rows` >= L rows: the last tile overlaps the one before it. */
+/* `strips` times COLS columns and `rows` >= L rows, tile by tile along the rows: two strips are a line of the output,
+ * which is then written at once. The last tile overlaps the one before it. */
 static ALWAYS_INLINE void LP_NAME(strip)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs, ptrdiff_t rows,
-                                         ptrdiff_t valid, const char *fill) {
+                                         ptrdiff_t valid, const char *fill, int strips) {
     ptrdiff_t r = 0;
-    for (; r + L <= rows; r += L) LP_NAME(tile)(dst + r * dst_rs, dst_rs, src + r * WORD_BYTES, src_cs, valid, fill);
-    if (r < rows) {
-        r = rows - L;
-        LP_NAME(tile)(dst + r * dst_rs, dst_rs, src + r * WORD_BYTES, src_cs, valid, fill);
+    for (; r + L <= rows; r += L)
+        for (int k = 0; k < strips; k++)
+            LP_NAME(tile)(dst + r * dst_rs + 16 * LANES * k, dst_rs, src + r * WORD_BYTES + COLS * k * src_cs, src_cs,
+                          valid, fill, 0, L);
+    if (r == rows) return;
+    ptrdiff_t at = rows - L;
+    for (int k = 0; k < strips; k++) {
+        char *d = dst + at * dst_rs + 16 * LANES * k;
+        const char *s = src + at * WORD_BYTES + COLS * k * src_cs;
+        if (rows - r == 1) /* as in kernels of 3 x 3: half the network */
+            LP_NAME(tile)(d, dst_rs, s, src_cs, valid, fill, L - 1, L);
+        else
+            LP_NAME(tile)(d, dst_rs, s, src_cs, valid, fill, 0, L);
     }
 }
 
 static NOINLINE void LP_NAME(padded_strip)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs,
                                            ptrdiff_t rows, ptrdiff_t valid, const char *fill) {
-    LP_NAME(strip)(dst, dst_rs, src, src_cs, rows, valid, fill);
+    LP_NAME(strip)(dst, dst_rs, src, src_cs, rows, valid, fill, 1);
 }
 
 /* COLS columns and `rows` < L rows: one tile of which only the first rows are kept. A source line is shorter than a
- * lane, so a load runs past its end. That is harmless inside a page and before `end`, the end of the source; other
- * lines are copied first. */
+ * lane, so a load runs past its end: up to `end` that is harmless. */
 static ALWAYS_INLINE void LP_NAME(narrow)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs,
                                           ptrdiff_t rows, ptrdiff_t valid, const char *fill, const char *end) {
+    if (valid >= COLS && end - (src + (COLS - 1) * src_cs) >= 16) {
+        LP_NAME(tile)(dst, dst_rs, src, src_cs, COLS, fill, 0, rows);
+        return;
+    }
     char whole[16 * COLS];
     VECTOR r[L];
     const char *line[COLS];
-    for (ptrdiff_t c = 0; c < COLS; c++) line[c] = c < valid ? src + c * src_cs : fill;
-    for (ptrdiff_t c = 0; c < COLS && c < valid; c++) {
-        if (end - line[c] >= 16 && stays_on_page(line[c])) continue;
+    for (ptrdiff_t c = 0; c < COLS; c++) {
+        line[c] = c < valid ? src + c * src_cs : fill;
+        if (c >= valid || end - line[c] >= 16) continue;
         memcpy(whole + 16 * c, line[c], (size_t)(rows * WORD_BYTES));
         line[c] = whole + 16 * c;
     }
@@ -75,26 +90,59 @@ static ALWAYS_INLINE void LP_NAME(narrow)(char *dst, ptrdiff_t dst_rs, const cha
         _Pragma("GCC unroll 4") for (int lane = 0; lane < LANES; lane++) p[lane] = line[lane * L + i];
         r[i] = LOAD(p);
     }
-    LP_NAME(network)(dst, dst_rs, r, rows);
+    LP_NAME(network)(dst, dst_rs, r, 0, rows);
 }
 
-/* A panel of at least COLS columns, and either L valid rows or source lines that go forward. */
-static void LP_NAME(panel)(char *dst, const char *src, const lp_panel *p) {
-    const char *end = src + (p->valid_cols - 1) * p->src_cs + p->valid_rows * WORD_BYTES;
-    for (ptrdiff_t c = 0; c < p->cols; c += COLS) {
+/* A panel of at least COLS columns, and either L valid rows or source lines that go forward. `end`: up to where loads
+ * may run. */
+static void LP_NAME(panel)(char *dst, const char *src, const lp_panel *p, const char *end) {
+    const ptrdiff_t pair = 2 * COLS, rows = p->valid_rows;
+    ptrdiff_t c = 0;
+    if (rows >= L)
+        for (; c + pair <= p->valid_cols; c += pair)
+            LP_NAME(strip)(dst + c * WORD_BYTES, p->dst_rs, src + c * p->src_cs, p->src_cs, rows, COLS, p->fill, 2);
+    else if (rows == 3)
+        for (; c + COLS <= p->valid_cols; c += COLS)
+            LP_NAME(narrow)(dst + c * WORD_BYTES, p->dst_rs, src + c * p->src_cs, p->src_cs, 3, COLS, p->fill, end);
+    for (; c < p->cols; c += COLS) {
         if (c + COLS > p->cols) c = p->cols - COLS; /* overlaps the strip before it */
         char *d = dst + c * WORD_BYTES;
         ptrdiff_t valid = p->valid_cols - c;
         const char *s = valid > 0 ? src + c * p->src_cs : src;
-        if (p->valid_rows < L)
-            LP_NAME(narrow)(d, p->dst_rs, s, p->src_cs, p->valid_rows, valid, p->fill, end);
+        if (rows < L)
+            LP_NAME(narrow)(d, p->dst_rs, s, p->src_cs, rows, valid, p->fill, end);
         else if (valid >= COLS)
-            LP_NAME(strip)(d, p->dst_rs, s, p->src_cs, p->valid_rows, COLS, p->fill);
+            LP_NAME(strip)(d, p->dst_rs, s, p->src_cs, rows, COLS, p->fill, 1);
         else
-            LP_NAME(padded_strip)(d, p->dst_rs, s, p->src_cs, p->valid_rows, valid, p->fill);
+            LP_NAME(padded_strip)(d, p->dst_rs, s, p->src_cs, rows, valid, p->fill);
     }
     fill_rows(dst, p);
 }
+#if LANES == 1
+/* Fewer columns than a lane, side by side in the output, and at least L rows: rows are stored as whole lanes, one after
+ * the other, so that each row mends what the one before it spilled. The last rows are stored word for word. */
+static void LP_NAME(few)(char *dst, const char *src, const lp_panel *p) {
+    const ptrdiff_t row = p->dst_rs, rows = p->valid_rows, whole = rows - (16 + row - 1) / row;
+    const char *column[L];
+    for (int i = 0; i < L; i++) column[i] = src + (i < p->cols ? i : 0) * p->src_cs;
+    for (ptrdiff_t r = 0; r < rows; r += L) {
+        if (r + L > rows) r = rows - L;
+        VECTOR v[L];
+        char tile[16 * L];
+        _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {
+            const char *at = column[i] + r * WORD_BYTES;
+            v[i] = LOAD(&at);
+        }
+        if (r + L <= whole)
+            LP_NAME(network)(dst + r * row, row, v, 0, L);
+        else {
+            LP_NAME(network)(tile, 16, v, 0, L);
+            for (ptrdiff_t i = 0; i < L; i++) memcpy(dst + (r + i) * row, tile + 16 * i, (size_t)row);
+        }
+    }
+    fill_rows(dst, p);
+}
+#endif
 #undef COLS
 #undef L
 #undef LP_NAME

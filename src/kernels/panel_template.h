@@ -44,10 +44,21 @@ static void LP_NAME(gather4)(char *dst, const char *const *plane, ptrdiff_t n) {
         for (int k = 0; k < 4; k++) LP_NAME(move)(dst + (4 * i + k) * WORD_BYTES, plane[k] + i * WORD_BYTES);
 }
 
+/* Dense pixels of four words to pixels of `bytes`, a constant, the rest of which is padding. */
+static ALWAYS_INLINE void LP_NAME(spread)(char *dst, const char *dense, ptrdiff_t n, ptrdiff_t dst_rs, int bytes,
+                                          const char *fill) {
+    for (ptrdiff_t i = 0; i < n; i++, dst += dst_rs, dense += 4 * WORD_BYTES) {
+        memcpy(dst, fill, bytes);
+        memcpy(dst, dense, 4 * WORD_BYTES);
+    }
+}
+
 /* Up to four planes to pixels of more words: dense pixels of four words first, 2 KiB of them, made by `weave`, and then
- * for every pixel one store of padding and one of the four. */
+ * `spread`. */
 static ALWAYS_INLINE void LP_NAME(pad_with)(char *dst, const char *src, const lp_panel *p,
-                                            void (*weave)(char *, const char *const *, ptrdiff_t)) {
+                                            void (*weave)(char *, const char *const *, ptrdiff_t),
+                                            void (*spread)(char *, const char *, ptrdiff_t, ptrdiff_t, int,
+                                                           const char *)) {
     enum { GROUP = 4 * WORD_BYTES, PIXELS = 2048 / GROUP };
     char dense[2048], line[PIXELS * WORD_BYTES];
     ptrdiff_t pixel = p->cols * WORD_BYTES;
@@ -58,18 +69,12 @@ static ALWAYS_INLINE void LP_NAME(pad_with)(char *dst, const char *src, const lp
         for (int k = 0; k < 4; k++) plane[k] = k < p->valid_cols ? src + k * p->src_cs + r * WORD_BYTES : line;
         weave(dense, plane, n);
         char *d = dst + r * p->dst_rs;
-#define LP_PIXELS(bytes)                                \
-    for (ptrdiff_t i = 0; i < n; i++, d += p->dst_rs) { \
-        memcpy(d, p->fill, bytes);                      \
-        memcpy(d, dense + i * GROUP, GROUP);            \
-    }
         if (pixel == 16)
-            LP_PIXELS(16)
+            spread(d, dense, n, p->dst_rs, 16, p->fill);
         else if (pixel == 32)
-            LP_PIXELS(32)
+            spread(d, dense, n, p->dst_rs, 32, p->fill);
         else
-            LP_PIXELS(64)
-#undef LP_PIXELS
+            spread(d, dense, n, p->dst_rs, 64, p->fill);
     }
 }
 
@@ -84,7 +89,7 @@ static void LP_NAME(transpose)(char *dst, const char *src, const lp_panel *p) {
     int whole = p->valid_cols == p->cols;
     ptrdiff_t pixel = p->cols * WORD_BYTES;
     if (LP_NAME(pads)(p)) {
-        LP_NAME(pad_with)(dst, src, p, LP_NAME(gather4));
+        LP_NAME(pad_with)(dst, src, p, LP_NAME(gather4), LP_NAME(spread));
         fill_rows(dst, p);
         return;
     }

@@ -87,11 +87,35 @@ static void LP_NAME(weave4)(char *dst, const char *const *plane, ptrdiff_t n) {
     if (n < 2 * N) LP_NAME(gather4)(dst, plane, n);
 }
 
+/* One load, one merge with the padding and one or two stores a pixel. */
+static ALWAYS_INLINE void LP_NAME(spread_lanes)(char *dst, const char *dense, ptrdiff_t n, ptrdiff_t dst_rs, int bytes,
+                                                const char *fill) {
+    if (bytes == 16) {
+        LP_NAME(spread)(dst, dense, n, dst_rs, 16, fill);
+        return;
+    }
+    char rest[64];
+    memcpy(rest, fill, 64);
+    memset(rest, 0, 4 * WORD_BYTES);
+    __m256i low = load_32(rest), high = load_32(rest + 32);
+    for (ptrdiff_t i = 0; i < n; i++, dst += dst_rs, dense += 4 * WORD_BYTES) {
+#if WORD_BYTES == 1
+        __m128i words = _mm_loadu_si32(dense);
+#elif WORD_BYTES == 2
+        __m128i words = _mm_loadl_epi64((const __m128i *)dense);
+#else
+        __m128i words = _mm_loadu_si128((const __m128i *)dense);
+#endif
+        store_32(dst, _mm256_or_si256(low, _mm256_zextsi128_si256(words)));
+        if (bytes == 64) store_32(dst + 32, high);
+    }
+}
+
 /* Panels of pixels of three or four words: whether this was one, and is done. */
 static ALWAYS_INLINE int LP_NAME(pixels)(char *dst, const char *src, const lp_panel *p) {
     const ptrdiff_t three = 3 * WORD_BYTES, four = 4 * WORD_BYTES;
     if (LP_NAME(pads)(p))
-        LP_NAME(pad_with)(dst, src, p, LP_NAME(weave4));
+        LP_NAME(pad_with)(dst, src, p, LP_NAME(weave4), LP_NAME(spread_lanes));
     else if (p->valid_cols == 3 && p->cols == 3 && p->dst_rs == three)
         LP_NAME(weave3)(dst, src, p->src_cs, p->valid_rows);
     else if (p->valid_cols == 4 && p->cols == 4 && p->dst_rs == four) {
