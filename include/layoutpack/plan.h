@@ -34,6 +34,9 @@ typedef struct {
     int scratch_run;        /* the rows lie side by side and become one run; otherwise each is a run of its own */
     ptrdiff_t scratch_cols; /* columns that one call of the kernel brings into scratch */
     ptrdiff_t ahead;        /* bytes of source from what is converted to what is prefetched, 0: no prefetching */
+    /* Tiles that go through scratch, since their lines would meet in a few sets of the cache, on the side of the source
+     * and on that of the output. */
+    int gather, scatter;
     const char *fill; /* one word of padding, LP_FILL_BYTES readable */
 } lp_box;
 

@@ -101,7 +101,9 @@ static ALWAYS_INLINE void copy_any_run(char *dst, const char *src, const lp_pane
 static ALWAYS_INLINE void copy_rows_of(char *dst, const char *src, const lp_panel *p, size_t row, int n) {
     ptrdiff_t dst_rs = p->dst_rs, src_rs = p->src_rs, dst_ps = p->dst_ps, src_ps = p->src_ps;
     for (ptrdiff_t r = p->rows; r > 0; r--, dst += dst_rs, src += src_rs)
-        for (int k = 0; k < n; k++) memcpy(dst + k * dst_ps, src + k * src_ps, row);
+        for (int k = 0; k < n; k++)
+            for (size_t i = 0; i < row; i += 64) /* in one piece GCC would make a slow `rep movs` of it */
+                memcpy(dst + k * dst_ps + i, src + k * src_ps + i, row < 64 ? row : 64);
 }
 
 /* Whole rows of a constant size: nothing but loads and stores, four planes at a time, which meet whole lines. */
@@ -124,6 +126,10 @@ static ALWAYS_INLINE int copies_whole_rows(char *dst, const char *src, const lp_
         copy_whole_rows(dst, src, p, 64);
     else if (row == 128)
         copy_whole_rows(dst, src, p, 128);
+    else if (row == 256)
+        copy_whole_rows(dst, src, p, 256);
+    else if (row == 512)
+        copy_whole_rows(dst, src, p, 512);
     else
         return 0;
     return 1;

@@ -298,6 +298,59 @@ cdef void stream_copy(
         r += p.rows
 
 
+cdef inline ptrdiff_t odd_lines(ptrdiff_t size) noexcept nogil:
+    """Bytes from row to row in scratch: an odd number of lines, so that rows fall into different sets of the cache."""
+    return ((size + LINE - 1) // LINE | 1) * LINE
+
+
+cdef void tile_by_scratch(
+    const lp_box *box, lp_panel *tile, char *near, char *far, char *dst, const char *src
+) noexcept nogil:
+    """One tile whose source lines are brought together in `near` first, or whose output lines are made in `far`."""
+    cdef lp_panel p = tile[0]
+    cdef lp_panel q
+    q.planes, q.width, q.fill = 1, 1, p.fill
+    q.src_ps = q.dst_ps = 0
+    q.src_cs = q.dst_cs = 1
+    if box.gather:
+        q.rows = q.valid_rows = p.cols
+        q.cols = q.valid_cols = p.rows * p.width
+        q.src_rs, q.dst_rs = p.src_cs, odd_lines(q.cols)
+        chosen.copy(near, src, &q)
+        p.src_cs = q.dst_rs
+        src = near
+    if not box.scatter:
+        box.kernel(dst, src, &p)
+        return
+    q.rows = q.valid_rows = p.rows
+    q.cols = q.valid_cols = p.cols * p.width
+    q.src_rs, q.dst_rs = odd_lines(q.cols), p.dst_rs
+    p.dst_rs = q.src_rs
+    box.kernel(far, src, &p)
+    chosen.copy(dst, far, &q)
+
+
+cdef void run_by_scratch(
+    const lp_box *box, char *scratch, lp_panel *p, ptrdiff_t planes, ptrdiff_t rows, ptrdiff_t cols, char *dst,
+    const char *src, ptrdiff_t dst_at, ptrdiff_t src_at
+) noexcept nogil:
+    """A panel without padding, tile by tile through scratch on one side or both."""
+    cdef ptrdiff_t k, r, c
+    p.planes = 1
+    for k in range(planes):
+        r = 0
+        while r < rows:
+            p.rows = p.valid_rows = min(box.row_tile, rows - r)
+            c = 0
+            while c < cols:
+                p.cols = p.valid_cols = min(box.col_tile, cols - c)
+                tile_by_scratch(box, p, scratch, scratch + SCRATCH // 2,
+                                dst + (dst_at + k * p.dst_ps + r * p.dst_rs + c * p.dst_cs),
+                                src + (src_at + k * p.src_ps + r * p.src_rs + c * p.src_cs))
+                c += box.col_tile
+            r += box.row_tile
+
+
 cdef void run_panel(
     const lp_box *box, sink *out, const ptrdiff_t *extents, int shared, bint dead, char *dst, const char *src,
     ptrdiff_t dst_at, ptrdiff_t src_at
@@ -328,6 +381,9 @@ cdef void run_panel(
         p.src_ps, p.dst_ps = plane.src_stride, plane.dst_stride
     if dead:
         live_planes = 0
+    if (box.gather or box.scatter) and live_planes == planes and live_rows == rows and live_cols == cols:
+        run_by_scratch(box, out.block, &p, planes, rows, cols, dst, src, dst_at, src_at)
+        return
     if box.scratch_rows and not box.scratch_cols:
         p.cols = p.valid_cols = cols
         stream_copy(box, out, &p, rows, planes, dst, src, dst_at, src_at)
@@ -563,10 +619,10 @@ cdef class Program:
         log2 = width.bit_length() - 1 if width in (1, 2, 4, 8, 16) else LP_WORDS
         box.scratch_rows, box.scratch_run, box.scratch_cols = source.scratch_rows, source.scratch_run, source.scratch_cols
         box.ahead = source.ahead
-        if box.scratch_rows:
-            pitch = all_loops[source.row].dst if box.scratch_run else (source.col_tile + LINE // width) * width + LINE
-            if box.scratch_cols and box.scratch_rows * pitch > SCRATCH:
-                raise ValueError(f"{box.scratch_rows} rows of {pitch} bytes are more than the scratch of {SCRATCH}")
+        box.gather, box.scatter = source.gather, source.scatter
+        for used, stretch, n in ((box.gather, box.row_tile, box.col_tile), (box.scatter, box.col_tile, box.row_tile)):
+            if used and odd_lines(stretch * width) * n > SCRATCH // 2:
+                raise ValueError(f"{n} stretches of {stretch * width} bytes are too much for scratch")
         if source.kernel == "copy":
             box.kernel = chosen.copy_run if source.streams else chosen.copy
         elif log2 == LP_WORDS:

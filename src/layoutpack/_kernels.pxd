@@ -52,6 +52,7 @@ cdef extern from "layoutpack/plan.h" nogil:
         int scratch_run
         ptrdiff_t scratch_cols
         ptrdiff_t ahead
+        int gather, scatter
         const char *fill
 
     ctypedef struct lp_group:
