@@ -51,7 +51,38 @@ static inline __m256i both(const signed char *p) {
 #define HI2 _mm256_unpackhi_epi64
 #include "pixels_template.h"
 
+/* Masks of the bytes whose number has a bit. */
+static const signed char with_bit_1[16] = {0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1};
+static const signed char with_bit_2[16] = {0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1, 0, 0, -1, -1};
+static const signed char with_bit_4[16] = {0, 0, 0, 0, -1, -1, -1, -1, 0, 0, 0, 0, -1, -1, -1, -1};
+static const signed char with_bit_8[16] = {0, 0, 0, 0, 0, 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1};
+
+#define WORD_BYTES 1
+#define SUFFIX 8
+#define TURN(a, b, bit) _mm256_blendv_epi8(a, b, both(with_bit_##bit))
+#include "weave9_template.h"
+
+#define WORDS_WITH_BIT_1 0xaa
+#define WORDS_WITH_BIT_2 0xcc
+#define WORDS_WITH_BIT_4 0xf0
+#define WORDS_WITH_BIT_8 0
+
+#define WORD_BYTES 2
+#define SUFFIX 16
+#define TURN(a, b, bit) _mm256_blend_epi16(a, b, WORDS_WITH_BIT_##bit)
+#include "weave9_template.h"
+
+#define WORD_BYTES 4
+#define SUFFIX 32
+#define TURN(a, b, bit) _mm256_blend_epi32(a, b, WORDS_WITH_BIT_##bit)
+#include "weave9_template.h"
+
 /* Words of 8 bytes fill a pixel quickly: the portable code is as good. */
+static inline int nines_64(char *dst, const char *src, const lp_panel *p) {
+    (void)dst, (void)src, (void)p;
+    return 0;
+}
+
 static inline int pixels_64(char *dst, const char *src, const lp_panel *p) {
     if (!pads_64(p)) return 0;
     transpose_64(dst, src, p);
@@ -177,7 +208,7 @@ static const char *readable_end(const char *src, ptrdiff_t k, const lp_panel *p)
         const ptrdiff_t lane = 128 / bits, pixel = p->valid_rows * (bits / 8), row = p->cols * (bits / 8);      \
         int narrow = p->valid_rows < lane && (p->src_cs < pixel || (p->src_cs == pixel && p->valid_rows <= 4)); \
         int few = p->cols > 4 && p->cols < lane && p->valid_cols == p->cols && p->valid_rows >= lane;           \
-        if (pixels_##bits(dst, src, p)) return;                                                                 \
+        if (pixels_##bits(dst, src, p) || nines_##bits(dst, src, p)) return;                                    \
         if (few && p->dst_rs == row)                                                                            \
             few_##bits##x1(dst, src, p);                                                                        \
         else if (p->cols < lane || narrow || p->valid_rows == 0)                                                \
