@@ -126,7 +126,7 @@ def test_same_bytes_become_one_copy(src, dst, shape):
     c = Conversion(src, dst, packed, np.dtype("f4"), shape, None, ((16, 16) if src.uses("c0") else None, None, None))
     (group,) = groups_of(c)
     (box,) = group.boxes
-    assert (box.kernel, box.plane, box.row, box.nest) == ("copy", -1, -1, ())
+    assert box.panel == ((), -1, -1, box.panel.col, "copy")
     assert _plan.is_identity([group])
     assert sum(loop.extent for loop in (*group.loops, *box.loops)) * box.width == c.nbytes
 

@@ -28,6 +28,7 @@ typedef void (*lp_panel_fn)(char *dst, const char *src, const lp_panel *p);
 /* Ask for `n` stretches of `size` bytes, `stride` bytes apart. A hint: it never faults, wherever it points. */
 static inline void lp_prefetch(const char *src, ptrdiff_t stride, ptrdiff_t n, ptrdiff_t size) {
 #ifdef __GNUC__
+    if (stride > 0 && stride < 64) size += (n - 1) * stride, n = n > 0; /* one stretch */
     for (; n > 0; n--, src += stride)
         for (ptrdiff_t at = 0; at < size; at += 64) __builtin_prefetch(src + at);
 #else

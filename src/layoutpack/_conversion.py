@@ -281,7 +281,7 @@ def _lasts(argument: object) -> bool:
     """Whether an argument can never change its value."""
     if isinstance(argument, tuple):
         return all(map(_lasts, argument))
-    return argument is None or type(argument) in (bool, int, float, str, Format) or isinstance(argument, np.dtype | type)
+    return type(argument) in (type(None), bool, int, float, str, Format) or isinstance(argument, np.dtype | type)
 
 
 def check_groups(groups: SupportsIndex, name: str) -> None:

@@ -309,6 +309,7 @@ cdef void tile_by_scratch(
     """One tile whose source lines are brought together in `near` first, or whose output lines are made in `far`."""
     cdef lp_panel p = tile[0]
     cdef lp_panel q
+    cdef ptrdiff_t i
     q.planes, q.width, q.fill = 1, 1, p.fill
     q.src_ps = q.dst_ps = 0
     q.src_cs = q.dst_cs = 1
@@ -323,11 +324,15 @@ cdef void tile_by_scratch(
         box.kernel(dst, src, &p)
         return
     q.rows = q.valid_rows = p.rows
-    q.cols = q.valid_cols = p.cols * p.width
+    q.cols = q.valid_cols = p.planes * p.cols * p.width  # planes, where there are several, lie side by side
     q.src_rs, q.dst_rs = odd_lines(q.cols), p.dst_rs
     p.dst_rs = q.src_rs
     box.kernel(far, src, &p)
-    chosen.copy(dst, far, &q)
+    if box.streams:
+        for i in range(q.rows):
+            flush_segment(dst + i * q.dst_rs, far + i * q.src_rs, q.cols)
+    else:
+        chosen.copy(dst, far, &q)
 
 
 cdef void run_by_scratch(
@@ -335,9 +340,9 @@ cdef void run_by_scratch(
     const char *src, ptrdiff_t dst_at, ptrdiff_t src_at
 ) noexcept nogil:
     """A panel without padding, tile by tile through scratch on one side or both."""
-    cdef ptrdiff_t k, r, c
-    p.planes = 1
-    for k in range(planes):
+    cdef ptrdiff_t k = 0, r, c
+    while k < planes:
+        p.planes = min(max(box.plane_tile, <ptrdiff_t> 1), planes - k)
         r = 0
         while r < rows:
             p.rows = p.valid_rows = min(box.row_tile, rows - r)
@@ -349,17 +354,18 @@ cdef void run_by_scratch(
                                 src + (src_at + k * p.src_ps + r * p.src_rs + c * p.src_cs))
                 c += box.col_tile
             r += box.row_tile
+        k += p.planes
 
 
 cdef void run_panel(
-    const lp_box *box, sink *out, const ptrdiff_t *extents, int shared, bint dead, char *dst, const char *src,
-    ptrdiff_t dst_at, ptrdiff_t src_at
+    const lp_box *box, sink *out, const ptrdiff_t *extents, int shared, bint dead, ptrdiff_t planes, char *dst,
+    const char *src, ptrdiff_t dst_at, ptrdiff_t src_at
 ) noexcept nogil:
     """One panel, tile by tile: so many rows and columns at once that both sides stay in the first cache."""
     cdef const lp_loop *plane
     cdef const lp_loop *row
     cdef const lp_loop *col
-    cdef ptrdiff_t planes = 1, rows = 1, cols = 1, live_planes = 1, live_rows = 1, live_cols = 1, r = 0, c, at
+    cdef ptrdiff_t rows = 1, cols = 1, live_planes = 1, live_rows = 1, live_cols = 1, r = 0, c, at
     cdef lp_panel p
     p.width = box.width
     p.fill = box.fill
@@ -376,8 +382,7 @@ cdef void run_panel(
         p.src_rs, p.dst_rs = row.src_stride, row.dst_stride
     if box.plane >= 0:
         plane = &box.loops[box.plane]
-        planes = extents[box.plane] if box.plane < shared else plane.extent
-        live_planes = planes if box.plane < shared else plane.valid
+        live_planes = planes if box.plane < shared or box.plane_tile else plane.valid
         p.src_ps, p.dst_ps = plane.src_stride, plane.dst_stride
     if dead:
         live_planes = 0
@@ -423,6 +428,23 @@ cdef void run_box(
     ptrdiff_t src_at
 ) noexcept nogil:
     """All panels of a box. `extents` are those of the shared loops in this chunk."""
+    cdef ptrdiff_t planes = 1, k = 0
+    if box.plane >= 0:
+        planes = extents[box.plane] if box.plane < shared else box.loops[box.plane].extent
+    if not box.plane_tile:
+        run_nest(box, out, extents, shared, planes, dst, src, dst_at, src_at)
+        return
+    while k < planes:
+        run_nest(box, out, extents, shared, min(box.plane_tile, planes - k), dst, src,
+                 dst_at + k * box.loops[box.plane].dst_stride, src_at + k * box.loops[box.plane].src_stride)
+        k += box.plane_tile
+
+
+cdef void run_nest(
+    const lp_box *box, sink *out, const ptrdiff_t *extents, int shared, ptrdiff_t planes, char *dst, const char *src,
+    ptrdiff_t dst_at, ptrdiff_t src_at
+) noexcept nogil:
+    """The loops around the panels of a box."""
     cdef ptrdiff_t index[LP_MAX_LOOPS]
     cdef ptrdiff_t extent[LP_MAX_LOOPS]
     cdef ptrdiff_t valid[LP_MAX_LOOPS]
@@ -437,7 +459,7 @@ cdef void run_box(
         valid[k] = extent[k] if box.nest[k] < shared else loop.valid
         dead += valid[k] == 0
     while True:
-        run_panel(box, out, extents, shared, dead > 0, dst, src, dst_at, src_at)
+        run_panel(box, out, extents, shared, dead > 0, planes, dst, src, dst_at, src_at)
         k = inner
         while k >= 0:
             loop = &box.loops[box.nest[k]]
@@ -590,47 +612,60 @@ cdef class Program:
         group.src_offset, group.dst_offset = source.src_offset, source.dst_offset
         group.loops, group.steps, group.n_loops = loops, steps, n
         group.boxes, group.n_boxes = boxes, len(source.boxes)
-        group.streams = any(box.streams for box in source.boxes)
+        group.streams = any(box.tiling.streams for box in source.boxes)
         group.chunks = source.chunks
         self.chunks += group.chunks
         return 0
 
     cdef int add_box(self, lp_box *box, source, shared, bytes fill) except -1:
-        cdef int i, log2, n_nest = len(source.nest)
-        cdef ptrdiff_t width = source.width, ready = 0
+        cdef int i, log2, n_nest = len(source.panel.nest)
+        cdef ptrdiff_t width = source.width, ready = 0, room = max(width, <ptrdiff_t> LP_FILL_BYTES)
+        panel, tiling = source.panel, source.tiling
         all_loops = (*shared, *source.loops)
         cdef lp_loop *loops = <lp_loop *> self.allocate(len(all_loops) * sizeof(lp_loop))
         cdef int *nest = <int *> self.allocate(n_nest * sizeof(int))
-        cdef char *pattern = <char *> self.allocate(max(width, <ptrdiff_t> LP_FILL_BYTES))
+        cdef char *pattern = <char *> self.allocate(room)
         if len(all_loops) > LP_MAX_LOOPS:
             raise ValueError(f"a conversion needs {len(all_loops)} loops, the engine has {LP_MAX_LOOPS}")
         self.add_loops(loops, all_loops)
         for i in range(n_nest):
-            nest[i] = source.nest[i]
-        while ready < max(width, <ptrdiff_t> LP_FILL_BYTES):
-            memcpy(pattern + ready, <const char *> fill,
-                   min(<ptrdiff_t> len(fill), max(width, <ptrdiff_t> LP_FILL_BYTES) - ready))
+            nest[i] = panel.nest[i]
+        while ready < room:
+            memcpy(pattern + ready, <const char *> fill, min(<ptrdiff_t> len(fill), room - ready))
             ready += len(fill)
         box.src_offset, box.dst_offset = source.src_offset, source.dst_offset
         box.loops, box.nest, box.n_nest = loops, nest, n_nest
-        box.plane, box.row, box.col = source.plane, source.row, source.col
-        box.row_tile, box.col_tile = source.row_tile, source.col_tile
+        box.plane, box.row, box.col = panel.plane, panel.row, panel.col
         box.width, box.fill = width, pattern
+        box.row_tile, box.col_tile, box.plane_tile = tiling.row_tile, tiling.col_tile, tiling.plane_tile
+        box.streams, box.ahead = tiling.streams, tiling.ahead
+        box.scratch_rows, box.scratch_run, box.scratch_cols = tiling.scratch_rows, tiling.scratch_run, tiling.scratch_cols
+        box.gather, box.scatter = tiling.gather, tiling.scatter
+        self.check_scratch(box)
         log2 = width.bit_length() - 1 if width in (1, 2, 4, 8, 16) else LP_WORDS
-        box.scratch_rows, box.scratch_run, box.scratch_cols = source.scratch_rows, source.scratch_run, source.scratch_cols
-        box.ahead = source.ahead
-        box.gather, box.scatter = source.gather, source.scatter
-        for used, stretch, n in ((box.gather, box.row_tile, box.col_tile), (box.scatter, box.col_tile, box.row_tile)):
-            if used and odd_lines(stretch * width) * n > SCRATCH // 2:
-                raise ValueError(f"{n} stretches of {stretch * width} bytes are too much for scratch")
-        if source.kernel == "copy":
-            box.kernel = chosen.copy_run if source.streams else chosen.copy
+        if panel.kernel == "copy":
+            box.kernel = chosen.copy_run if tiling.streams else chosen.copy
         elif log2 == LP_WORDS:
             box.kernel = chosen.strided_any
-        elif source.kernel == "transpose":
+        elif panel.kernel == "transpose":
             box.kernel = chosen.transpose[log2]
         else:
             box.kernel = chosen.strided[log2]
+        return 0
+
+    cdef int check_scratch(self, const lp_box *box) except -1:
+        """A tiling that does not fit the scratch is an error of the planner, found before anything runs."""
+        cdef ptrdiff_t planes = max(box.plane_tile, <ptrdiff_t> 1), needed = 0
+        if box.scratch_cols:
+            needed = box.scratch_rows * (box.col_tile * box.width + 2 * LINE)
+            if box.scratch_run:
+                needed = box.scratch_rows * box.loops[box.row].dst_stride
+        if box.gather:
+            needed = 2 * odd_lines(box.row_tile * box.width) * box.col_tile
+        if box.scatter:
+            needed = max(needed, 2 * odd_lines(planes * box.col_tile * box.width) * box.row_tile)
+        if needed > SCRATCH:
+            raise ValueError(f"a tile needs {needed} bytes of scratch, there are {<ptrdiff_t> SCRATCH}")
         return 0
 
     def run(self, cnp.ndarray dst not None, cnp.ndarray src not None, int threads):

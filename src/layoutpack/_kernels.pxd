@@ -53,6 +53,8 @@ cdef extern from "layoutpack/plan.h" nogil:
         ptrdiff_t scratch_cols
         ptrdiff_t ahead
         int gather, scatter
+        ptrdiff_t plane_tile
+        int streams
         const char *fill
 
     ctypedef struct lp_group:

@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from layoutpack._tiles import Loop, Panel, Tiling, choose_panel, choose_tiling, chunk_steps
 from layoutpack.formats import Factor, Format, Storage
 
 # ---- 1. names -----------------------------------------------------------------------------------------------------
@@ -310,15 +311,6 @@ def _join(
 # ---- 4. loops -----------------------------------------------------------------------------------------------------
 
 
-class Loop(NamedTuple):
-    """`extent` iterations, the first `valid` of which have a source, with a source and a destination stride."""
-
-    extent: int
-    valid: int
-    src: int
-    dst: int
-
-
 class Segment(NamedTuple):
     """Part of an axis that is affine on both sides: offsets and nested loops, outermost first."""
 
@@ -412,21 +404,9 @@ class Box(NamedTuple):
     src_offset: int
     dst_offset: int
     loops: tuple[Loop, ...]
-    nest: tuple[int, ...]
-    plane: int
-    row: int
-    col: int
-    row_tile: int
-    col_tile: int
     width: int
-    kernel: str
-    streams: bool
-    scratch_rows: int
-    scratch_run: bool
-    scratch_cols: int
-    ahead: int
-    gather: bool
-    scatter: bool
+    panel: Panel
+    tiling: Tiling
 
 
 class Group(NamedTuple):
@@ -438,24 +418,6 @@ class Group(NamedTuple):
     steps: tuple[int, ...]
     boxes: tuple[Box, ...]
     chunks: int
-
-
-_TILE = 64  # words on either side of a panel's tile
-_TILE_WORDS = 4096  # words of a tile where one side is shorter: 8 KiB of 2-byte words, a quarter of a first-level cache
-_GW = 2
-_ALIAS = 2048  # bytes: lines at a multiple of this fall into a few sets of a first-level cache of 8 ways
-_COPY_TILE = 32768  # bytes of runs that are copied together, so that lines shared by neighbouring runs are met once
-
-# What is stored past the caches. Measured on a Zen 3 with 13 GB/s of memcpy, as shares of memcpy:
-_RUN = 2048  # bytes of a block of a run; 4 KiB lose a fifth
-_RUN_PITCH = 512  # bytes of its rows at the most: 16 of them are 8 KiB
-_SEGMENT = 256  # bytes of a row that are stored together otherwise
-_ROWS = 256  # rows of which such segments are made at once: 32 rows 0.5, 64 rows 0.7, 256 rows 0.8 (fp32 to NHWC)
-_CALL = 4096  # bytes of source for one call of the kernel between two stretches of prefetching
-_AHEAD = 256  # bytes from what is converted to what is prefetched: none 0.5, 128 to 512 bytes 0.8 (fp16 to NHWC)
-_AHEAD_ALL = 32768  # bytes prefetched altogether at the most: a first-level cache
-_PIECE = 4096  # bytes of a piece of a run of short rows
-_REACH = 65536  # bytes of source that its rows span; at a pitch of 8 KiB 16 rows 1.6, 64 rows 0.9 (ND to FRACTAL_NZ)
 
 
 def plan_groups(
@@ -504,7 +466,7 @@ def _group(
     boxes.sort(key=lambda b: b.dst_offset)
     size = math.prod(loop.extent for loop in shared)
     size *= sum(math.prod(loop.extent for loop in b.loops) * b.width for b in boxes)
-    steps = _steps(shared, boxes[0], size, chunk_bytes)
+    steps = chunk_steps(shared, boxes[0].panel, boxes[0].tiling, size, chunk_bytes)
     chunks = math.prod(-(-loop.extent // step) for loop, step in zip(shared, steps, strict=True))
     return Group(src_offset, dst_offset, tuple(shared), steps, tuple(boxes), chunks)
 
@@ -549,114 +511,12 @@ def _widens(loop: Loop, width: int) -> bool:
 
 
 def _box(src_offset: int, dst_offset: int, shared: Sequence[Loop], own: list[Loop], width: int, streams: bool) -> Box:
-    """Choose the panel: columns along the output's fastest loop, rows along the input's."""
     if own and _widens(own[-1], width) and not any(abs(loop.dst) < own[-1].dst for loop in shared):
         width *= own[-1].extent
         own = own[:-1]
     loops = (*shared, *own)
-    order = sorted(range(len(loops)), key=lambda i: -abs(loops[i].dst))
-    col = order.pop() if order else -1
-    row, kernel = -1, "copy"
-    if col >= 0:
-        fast = loops[col]
-        if fast.src == fast.dst == width:
-            row = order.pop() if order else -1
-        else:
-            nearer = [i for i in order if loops[i].src and (abs(loops[i].src) < abs(fast.src) or not fast.src)]
-            row = min(nearer, key=lambda i: abs(loops[i].src)) if nearer else (order[-1] if order else -1)
-            order = [i for i in order if i != row]
-            kernel = "transpose" if row >= 0 and fast.dst == width == loops[row].src else "strided"
-    rows, cols = (loops[i].extent if i >= 0 else 1 for i in (row, col))
-    plane = -1
-    if kernel == "copy":
-        # The planes are the source's neighbouring runs: then tiles of few rows and all planes meet whole lines.
-        if order:
-            plane = min(order, key=lambda i: (abs(loops[i].src) or 1 << 62, abs(loops[i].dst)))
-            order.remove(plane)
-            if not streams and loops[plane].extent > loops[row].extent:
-                row, plane = plane, row
-        planes = loops[plane].extent if plane >= 0 else 1
-        col_tile, row_tile = cols, max(16, _COPY_TILE // max(planes * cols * width, 1))
-    else:
-        col_tile = max(min(cols, _TILE), _TILE_WORDS // max(min(rows, _TILE), 1))
-        row_tile = max(_TILE, _TILE_WORDS // max(min(cols, col_tile), 1))
-        # A panel of one tile is small: its neighbours come in the same call, which costs 5 to 10 ns.
-        if rows <= row_tile and cols <= col_tile and order and not streams:
-            plane = order.pop()
-    scratch_rows, scratch_run, scratch_cols, ahead = 0, False, 0, 0
-    pitch = loops[row].dst if row >= 0 else 0
-    side_by_side = pitch == cols * width
-    if streams and kernel == "copy" and side_by_side and pitch in (16, 32, 64):
-        if all(loop.valid == loop.extent for loop in loops):
-            scratch_run, ahead = True, _AHEAD
-            scratch_rows = max(16, min(_REACH // max(abs(loops[row].src), 1), _PIECE // pitch))
-    elif streams and kernel == "transpose" and side_by_side and (pitch <= _RUN_PITCH or pitch % 64 and pitch <= 4096):
-        # One run, in blocks of some rows, made in scratch.
-        scratch_run, scratch_cols = True, col_tile
-        scratch_rows = max(_RUN // pitch, 32 // width, 16) // 16 * 16
-        ahead = min(_AHEAD, _AHEAD_ALL // cols // 64 * 64)
-    elif streams and kernel == "transpose" and 64 % width == 0 and cols * width >= 512 and pitch >= 512:
-        # Long rows, whose segments are made in scratch.
-        scratch_rows, col_tile = _ROWS, _SEGMENT // width
-        scratch_cols = max(_CALL // (min(rows, scratch_rows) * width) // 16 * 16, 16, 32 // width)
-        ahead = scratch_cols * loops[col].src
-    gather = scatter = False
-    if kernel == "transpose" and not scratch_rows and width <= 8:
-        # Lines that meet in a few sets of the cache push each other out half used: 0.17 of memcpy instead of 0.42 for
-        # NHWC with 2048 channels. So they are copied whole, from or to scratch. Reading words of 4 and more bytes, of
-        # which fewer lines are open at a time, the detour was measured to lose (1024 x 1024: 0.44 without, 0.22).
-        gather = width <= _GW and cols > 8 and rows * width >= 64 and loops[col].src % _ALIAS == 0
-        scatter = rows > (8 if width <= 2 else 16) and cols * width >= 64 and pitch % _ALIAS == 0
-        if gather or scatter:
-            long = 256 // width if gather != scatter else max(128 // width, 32)
-            across = 64 if gather != scatter else min(128 // width, 64)
-            row_tile, col_tile = (long, across) if gather else (across, long)
-    return Box(
-        src_offset,
-        dst_offset,
-        tuple(own),
-        tuple(order),
-        plane,
-        row,
-        col,
-        max(row_tile, 1),
-        max(col_tile, 1),
-        width,
-        kernel,
-        scratch_rows > 0,
-        scratch_rows,
-        scratch_run,
-        scratch_cols,
-        ahead,
-        gather,
-        scatter,
-    )
-
-
-def _steps(loops: Sequence[Loop], box: Box, size: int, chunk_bytes: int) -> tuple[int, ...]:
-    """Iterations of each shared loop in a chunk, so that a chunk writes about `chunk_bytes`; `box` is one of the boxes.
-
-    The loops around the panel are cut first, the outermost of the output first; then the panel itself into whole
-    tiles, since a strip of one channel of three would read every line of the input three times.
-    """
-    steps = [loop.extent for loop in loops]
-    around = [i for i in range(len(loops)) if i in box.nest]
-    cut = (box.row,) if box.scratch_run else (box.row, box.col)  # rows that lie side by side stay so
-    panel = sorted((i for i in cut if 0 <= i < len(loops)), key=lambda i: -loops[i].extent)
-    planes = [i for i in (box.plane,) if 0 <= i < len(loops)]
-    for i in (*around, *panel, *planes):
-        if size <= chunk_bytes:
-            break
-        extent = loops[i].extent
-        size = max(size // extent, 1)
-        step = max(chunk_bytes // size, 1)
-        if i in panel:
-            step = -(-step // _TILE) * _TILE
-        count = -(-extent // step)
-        step = -(-extent // count)  # chunks of even size
-        steps[i] = min(-(-step // _TILE) * _TILE if i in panel else step, extent)
-        size *= steps[i]
-    return tuple(steps)
+    panel, tiling = choose_tiling(loops, choose_panel(loops, width, streams), width, streams)
+    return Box(src_offset, dst_offset, tuple(own), width, panel, tiling)
 
 
 def is_identity(groups: Sequence[Group]) -> bool:
@@ -685,12 +545,29 @@ def explain(groups: Sequence[Group]) -> str:
                 f"{loop.extent}" if loop.valid == loop.extent else f"{loop.extent} ({loop.valid} valid)"
                 for loop in box.loops
             )
-            planes, rows, cols = (loops[i].extent if i >= 0 else 1 for i in (box.plane, box.row, box.col))
             lines.append(
                 f"  box at byte {group.dst_offset + box.dst_offset}: own loops {own or '1'}; "
-                f"panels of {planes} x {rows} x {cols} words of {box.width} bytes by {box.kernel}, "
-                f"tiles of {min(rows, box.row_tile)} x {min(cols, box.col_tile)}"
-                + (f", through scratch by {box.scratch_rows} rows" if box.scratch_rows else "")
-                + (", streaming stores" if box.streams else "")
+                f"{_explain_panel(loops, box.panel, box.tiling, box.width)}"
             )
     return "\n".join(lines)
+
+
+def _explain_panel(loops: Sequence[Loop], panel: Panel, tiling: Tiling, width: int) -> str:
+    planes, rows, cols = (loops[i].extent if i >= 0 else 1 for i in (panel.plane, panel.row, panel.col))
+    words = [
+        f"panels of {planes} x {rows} x {cols} words of {width} bytes by {panel.kernel}",
+        f"tiles of {min(rows, tiling.row_tile)} x {min(cols, tiling.col_tile)}",
+    ]
+    if tiling.plane_tile:
+        words.append(f"{tiling.plane_tile} planes at a time")
+    if tiling.gather:
+        words.append("source lines gathered in scratch")
+    if tiling.scatter:
+        words.append("output lines made in scratch")
+    if tiling.scratch_rows:
+        words.append(f"through scratch by {tiling.scratch_rows} rows")
+    if tiling.ahead:
+        words.append(f"prefetching {tiling.ahead} bytes ahead")
+    if tiling.streams:
+        words.append("streaming stores")
+    return ", ".join(words)

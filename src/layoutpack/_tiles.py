@@ -1,0 +1,200 @@
+"""How a box is run: which of its loops make the panel, the kernel, the tiles, and what goes through scratch.
+
+Every number here was measured. Unless said otherwise: Zen 3, one thread, 13 GB/s of memcpy out of the caches and 50 to
+70 inside, shares of memcpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Loop(NamedTuple):
+    """`extent` iterations, the first `valid` of which have a source, with a source and a destination stride."""
+
+    extent: int
+    valid: int
+    src: int
+    dst: int
+
+
+class Panel(NamedTuple):
+    """Which loops are the planes, rows and columns of the panel (-1: none), which are around it, and the kernel."""
+
+    nest: tuple[int, ...]
+    plane: int
+    row: int
+    col: int
+    kernel: str
+
+
+class Tiling(NamedTuple):
+    """Tiles of a panel and their way. Zero or False: not used.
+
+    row_tile, col_tile
+        Rows and columns that one call of the kernel converts.
+    plane_tile
+        Planes that come together; then the loops around the panel run, then the next planes come.
+    streams
+        Stores bypass the caches.
+    scratch_rows
+        Rows, or for copies rows of a piece, that are made before they are streamed.
+    scratch_run
+        The rows lie side by side and become one run.
+    scratch_cols
+        Columns that one call brings to scratch.
+    ahead
+        Bytes of source from what is converted to what is prefetched.
+    gather, scatter
+        A tile's source lines are brought together first; its output lines are stored together at last.
+    """
+
+    row_tile: int = 1
+    col_tile: int = 1
+    plane_tile: int = 0
+    streams: bool = False
+    scratch_rows: int = 0
+    scratch_run: bool = False
+    scratch_cols: int = 0
+    ahead: int = 0
+    gather: bool = False
+    scatter: bool = False
+
+
+LINE = 64  # bytes
+
+_TILE = 64  # words on either side of a panel's tile
+_TILE_WORDS = 4096  # words of a tile where one side is shorter: 8 KiB of 2-byte words, a quarter of a first-level cache
+_COPY_TILE = 32768  # bytes of runs that are copied together, so that lines shared by neighbouring runs are met once
+
+# Past the caches.
+_RUN = 2048  # bytes of a block of a run; 4 KiB lose a fifth
+_RUN_PITCH = 512  # bytes of its rows at the most, so that 16 of them are 8 KiB; odd rows, which no segment fits, 4 KiB
+_SEGMENT = 256  # bytes of a row that are stored together otherwise
+_ROWS = 256  # rows of which such segments are made at once: 32 rows 0.5, 64 rows 0.7, 256 rows 0.8 (fp32 to NHWC)
+_CALL = 1024  # bytes of source for one call of the kernel between two stretches of prefetching (NC1HWC0 back uint8:
+# 4 KiB 0.65, 2 KiB 0.8, 1 KiB 0.95) ...
+_CALL_AHEAD = 4096  # ... and how far ahead
+_AHEAD = 256  # bytes from what is converted to what is prefetched: none 0.5, 128 to 512 bytes 0.8 (fp16 to NHWC)
+_AHEAD_ALL = 32768  # bytes prefetched altogether at the most: a first-level cache
+_PIECE = 4096  # bytes of a piece of a run of short rows
+_REACH = 65536  # bytes of source that its rows span; at a pitch of 8 KiB 16 rows 1.6, 64 rows 0.9 (ND to FRACTAL_NZ)
+
+# Small blocks side by side: planes that come together (FRACTAL_Z fp32 back 0.2 -> 0.4, forward past the caches 0.35 ->
+# 0.7).
+_PLANES_READ = 32
+_PLANES_WRITTEN = 16
+
+# Lines at a multiple of so many bytes fall into a few sets of a first-level cache, and push each other out half used:
+# NHWC with 2048 channels of 2 bytes 0.17, by way of scratch 0.42. Gathering words of 4 and more bytes, of which fewer
+# lines are open at a time, was measured to lose (1024 x 1024 fp32: 0.44 without, 0.22).
+_ALIAS = 2048
+_STRETCH = 256  # bytes of a line that are gathered or scattered together; 128 where both are
+_ACROSS = 64  # lines of such a tile
+
+
+def choose_panel(loops: Sequence[Loop], width: int, streams: bool) -> Panel:
+    """The columns run along the output's fastest loop, the rows along the input's."""
+    order = sorted(range(len(loops)), key=lambda i: -abs(loops[i].dst))
+    if not order:
+        return Panel((), -1, -1, -1, "copy")
+    col = order.pop()
+    fast = loops[col]
+    if fast.src == fast.dst == width:
+        row = order.pop() if order else -1
+        plane = -1
+        if order:
+            # The planes are the source's neighbouring runs: then tiles of few rows and all planes meet whole lines. Of
+            # rows there are more than of planes, but for runs past the caches, whose rows lie side by side.
+            plane = min(order, key=lambda i: (abs(loops[i].src) or 1 << 62, abs(loops[i].dst)))
+            order.remove(plane)
+            if not streams and loops[plane].extent > loops[row].extent:
+                row, plane = plane, row
+        return Panel(tuple(order), plane, row, col, "copy")
+    nearer = [i for i in order if loops[i].src and (abs(loops[i].src) < abs(fast.src) or not fast.src)]
+    row = min(nearer, key=lambda i: abs(loops[i].src)) if nearer else (order[-1] if order else -1)
+    kernel = "transpose" if row >= 0 and fast.dst == width == loops[row].src else "strided"
+    return Panel(tuple(i for i in order if i != row), -1, row, col, kernel)
+
+
+def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool) -> tuple[Panel, Tiling]:
+    """The tiling; and the panel again, for which planes may have been found."""
+    rows, cols = (loops[i].extent if i >= 0 else 1 for i in (panel.row, panel.col))
+    padded = any(loop.valid != loop.extent for loop in loops)
+    pitch = loops[panel.row].dst if panel.row >= 0 else 0
+    if panel.kernel == "copy":
+        if streams and not padded and pitch == cols * width and pitch in (16, 32, 64):
+            reach = max(abs(loops[panel.row].src), 1)
+            pieces = max(min(_REACH // reach, _PIECE // pitch), 16)
+            return panel, Tiling(rows, cols, streams=True, scratch_rows=pieces, scratch_run=True, ahead=_AHEAD)
+        planes = loops[panel.plane].extent if panel.plane >= 0 else 1
+        return panel, Tiling(max(_COPY_TILE // max(planes * cols * width, 1), 16), max(cols, 1))
+    col_tile = max(min(cols, _TILE), _TILE_WORDS // max(min(rows, _TILE), 1))
+    row_tile = max(_TILE, _TILE_WORDS // max(min(cols, col_tile), 1))
+    small = rows <= row_tile and cols <= col_tile
+    if small and len(panel.nest) == 2:
+        # As in FRACTAL_Z: blocks that lie side by side in the input, or in the output, which matters past the caches.
+        read = [i for i in panel.nest if loops[i].src == rows * width]
+        written = [i for i in panel.nest if loops[i].dst == cols * width and streams and not padded]
+        for plane in (*read, *written):
+            if loops[plane].valid == loops[plane].extent:
+                number = _PLANES_READ if plane in read else _PLANES_WRITTEN
+                scatter = plane in written
+                return _with_plane(panel, plane), Tiling(rows, cols, number, streams=scatter, scatter=scatter)
+    if streams and panel.kernel == "transpose":
+        if pitch == cols * width and (pitch <= _RUN_PITCH or (pitch % LINE and pitch <= 8 * _RUN_PITCH)):
+            block = max(_RUN // pitch, 32 // width, 16) // 16 * 16
+            ahead = min(_AHEAD, _AHEAD_ALL // cols // LINE * LINE)
+            run = Tiling(row_tile, col_tile, streams=True, scratch_rows=block, scratch_run=True, scratch_cols=col_tile)
+            return panel, run._replace(ahead=ahead)
+        if LINE % width == 0 and cols * width >= 512 and pitch >= 512:
+            block = min(rows, _ROWS)
+            call = max(_CALL // (block * width) // 16 * 16, 16, 32 // width)
+            step = call * loops[panel.col].src
+            segments = Tiling(row_tile, _SEGMENT // width, streams=True, scratch_rows=block, scratch_cols=call)
+            return panel, segments._replace(ahead=step * max(_CALL_AHEAD // max(abs(step), 1), 1))
+    if small and panel.nest and not streams:
+        # A panel of one tile is small: its neighbours come in the same call, which costs 5 to 10 ns.
+        panel = _with_plane(panel, panel.nest[-1])
+    if panel.kernel == "transpose" and width <= 8 and not padded:
+        gather = width <= 2 and cols > 8 and rows * width >= LINE and loops[panel.col].src % _ALIAS == 0
+        scatter = rows > (8 if width <= 2 else 16) and cols * width >= LINE and pitch % _ALIAS == 0
+        both = gather and scatter
+        long = max(_STRETCH // 2 // width, 32) if both else _STRETCH // width
+        across = min(_STRETCH // 2 // width, _ACROSS) if both else _ACROSS
+        if gather or scatter:
+            tile = (long, across) if gather else (across, long)
+            return panel, Tiling(*tile, plane_tile=0, gather=gather, scatter=scatter)
+    return panel, Tiling(row_tile, max(col_tile, 1))
+
+
+def _with_plane(panel: Panel, plane: int) -> Panel:
+    return panel._replace(plane=plane, nest=tuple(i for i in panel.nest if i != plane))
+
+
+def chunk_steps(loops: Sequence[Loop], panel: Panel, tiling: Tiling, size: int, chunk_bytes: int) -> tuple[int, ...]:
+    """Iterations of each of a group's loops in a chunk, so that a chunk writes about `chunk_bytes` of the `size`.
+
+    The loops around the panel are cut first, the outermost of the output first; then the panel itself into whole
+    tiles, since a strip of one channel of three would read every line of the input three times.
+    """
+    steps = [loop.extent for loop in loops]
+    shared = range(len(loops))
+    outer = (panel.plane,) if tiling.plane_tile else ()
+    around = [i for i in (*outer, *panel.nest) if i in shared]
+    cut = (panel.row,) if tiling.scratch_run else (panel.row, panel.col)  # rows that lie side by side stay so
+    inside = sorted((i for i in cut if i in shared), key=lambda i: -loops[i].extent)
+    planes = [panel.plane] if panel.plane in shared and not outer else []
+    for i in (*around, *inside, *planes):
+        if size <= chunk_bytes:
+            break
+        extent = loops[i].extent
+        unit = _TILE if i in inside else tiling.plane_tile if i in outer else 1
+        size = max(size // extent, 1)
+        step = -(-max(chunk_bytes // size, 1) // unit) * unit
+        count = -(-extent // step)
+        step = -(-extent // count)  # chunks of even size
+        steps[i] = min(-(-step // unit) * unit, extent)
+        size *= steps[i]
+    return tuple(steps)
