@@ -135,7 +135,7 @@ def test_a_run_of_words_becomes_one_word():
     c = Conversion(as_format("HWC"), as_format("WHC"), (30, 40, 4), np.dtype("u1"))
     (group,) = groups_of(c)
     assert [b.width for b in group.boxes] == [4]
-    assert group.boxes[0].kernel == "transpose"
+    assert group.boxes[0].panel.kernel == "transpose"
 
 
 @pytest.mark.parametrize("dst", ["NC1HWC0", "FRACTAL_Z", "NHWC", "FRACTAL_NZ"])

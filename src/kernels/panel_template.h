@@ -5,9 +5,19 @@
 #define LP_JOIN(a, b) LP_JOIN2(a, b)
 #define LP_NAME(name) LP_JOIN(name, SUFFIX)
 
+#if WORD_BYTES == 1
+typedef uint8_t LP_NAME(word); /* of a struct of bytes GCC makes no vectors */
+#elif WORD_BYTES == 2
+typedef uint16_t LP_NAME(word);
+#elif WORD_BYTES == 4
+typedef uint32_t LP_NAME(word);
+#elif WORD_BYTES == 8
+typedef uint64_t LP_NAME(word);
+#else
 typedef struct {
     unsigned char bytes[WORD_BYTES];
 } LP_NAME(word);
+#endif
 
 static ALWAYS_INLINE void LP_NAME(move)(char *dst, const char *src) {
     LP_NAME(word) w;
@@ -15,12 +25,45 @@ static ALWAYS_INLINE void LP_NAME(move)(char *dst, const char *src) {
     memcpy(dst, &w, sizeof w);
 }
 
+/* `n` words side by side from words `step` bytes apart. With a constant step the compiler makes shuffles of it. */
+static ALWAYS_INLINE void LP_NAME(line)(char *restrict dst, const char *restrict src, ptrdiff_t n, ptrdiff_t step) {
+    for (ptrdiff_t c = 0; c < n; c++) LP_NAME(move)(dst + c * WORD_BYTES, src + c * step);
+}
+
+static void LP_NAME(reverse)(char *restrict dst, const char *restrict src, ptrdiff_t n) {
+    LP_NAME(line)(dst, src, n, -WORD_BYTES);
+}
+
+static void LP_NAME(every_second)(char *restrict dst, const char *restrict src, ptrdiff_t n) {
+    LP_NAME(line)(dst, src, n, 2 * WORD_BYTES);
+}
+
+/* Short rows, whose length is better a constant. */
+static ALWAYS_INLINE void LP_NAME(short_rows)(char *dst, const char *src, const lp_panel *p, int n) {
+    ptrdiff_t dst_rs = p->dst_rs, src_rs = p->src_rs, step = p->src_cs;
+    for (ptrdiff_t r = p->valid_rows; r > 0; r--, dst += dst_rs, src += src_rs)
+        for (int c = 0; c < n; c++) LP_NAME(move)(dst + c * WORD_BYTES, src + c * step);
+}
+
 static void LP_NAME(strided)(char *dst, const char *src, const lp_panel *p) {
-    for (ptrdiff_t r = 0; r < p->valid_rows; r++) {
-        char *d = dst + r * p->dst_rs;
-        const char *s = src + r * p->src_rs;
-        for (ptrdiff_t c = 0; c < p->valid_cols; c++) LP_NAME(move)(d + c * p->dst_cs, s + c * p->src_cs);
-    }
+    ptrdiff_t n = p->valid_cols, step = p->src_cs;
+    if (p->dst_cs == WORD_BYTES && n == 3)
+        LP_NAME(short_rows)(dst, src, p, 3);
+    else if (p->dst_cs == WORD_BYTES && n == 4)
+        LP_NAME(short_rows)(dst, src, p, 4);
+    else
+        for (ptrdiff_t r = 0; r < p->valid_rows; r++) {
+            char *d = dst + r * p->dst_rs;
+            const char *s = src + r * p->src_rs;
+            if (p->dst_cs != WORD_BYTES)
+                for (ptrdiff_t c = 0; c < n; c++) LP_NAME(move)(d + c * p->dst_cs, s + c * step);
+            else if (step == -WORD_BYTES)
+                LP_NAME(reverse)(d, s, n);
+            else if (step == 2 * WORD_BYTES)
+                LP_NAME(every_second)(d, s, n);
+            else
+                LP_NAME(line)(d, s, n, step);
+        }
     fill_rest(dst, p);
 }
 

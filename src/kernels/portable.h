@@ -3,6 +3,7 @@
 #ifndef LAYOUTPACK_PORTABLE_H
 #define LAYOUTPACK_PORTABLE_H
 
+#include <stdint.h>
 #include <string.h>
 
 #include "layoutpack/kernels.h"
@@ -80,9 +81,16 @@ static ALWAYS_INLINE void copy_runs(char *dst, const char *src, const lp_panel *
     }
 }
 
+/* More than 64 bytes. Not by memcpy, which costs a call, and on some processors falls to a tenth of its speed where dst
+ * is a little ahead of src modulo 4096 (Zen 3 with glibc 2.36: 5 instead of 50 GB/s for 4.8 MB). */
+static ALWAYS_INLINE void copy_long_run(char *restrict dst, const char *restrict src, size_t run) {
+    for (size_t i = 0; i + 64 < run; i += 64) memcpy(dst + i, src + i, 64);
+    memcpy(dst + run - 64, src + run - 64, 64);
+}
+
 static ALWAYS_INLINE void copy_any_run(char *dst, const char *src, const lp_panel *p, size_t run, size_t pad) {
     if (run > 64)
-        for (ptrdiff_t r = 0; r < p->valid_rows; r++) memcpy(dst + r * p->dst_rs, src + r * p->src_rs, run);
+        for (ptrdiff_t r = 0; r < p->valid_rows; r++) copy_long_run(dst + r * p->dst_rs, src + r * p->src_rs, run);
     else if (run > 32)
         copy_runs(dst, src, p, run, 32, pad);
     else if (run > 16)

@@ -316,9 +316,15 @@ cdef void tile_by_scratch(
     if box.gather:
         q.rows = q.valid_rows = p.cols
         q.cols = q.valid_cols = p.rows * p.width
-        q.src_rs, q.dst_rs = p.src_cs, odd_lines(q.cols)
-        chosen.copy(near, src, &q)
-        p.src_cs = q.dst_rs
+        q.src_rs, q.dst_rs = p.src_cs, odd_lines(q.cols) if q.cols >= 16 else q.cols
+        if p.src_rs == p.width:
+            chosen.copy(near, src, &q)
+        else:  # rows become neighbours on the way
+            q.cols = q.valid_cols = p.rows
+            q.width, q.src_cs, q.dst_cs = p.width, p.src_rs, p.width
+            box.line(near, src, &q)
+            q.width = q.src_cs = q.dst_cs = 1
+        p.src_rs, p.src_cs = p.width, q.dst_rs
         src = near
     if not box.scatter:
         box.kernel(dst, src, &p)
@@ -648,7 +654,7 @@ cdef class Program:
         elif log2 == LP_WORDS:
             box.kernel = chosen.strided_any
         elif panel.kernel == "transpose":
-            box.kernel = chosen.transpose[log2]
+            box.kernel, box.line = chosen.transpose[log2], chosen.strided[log2]
         else:
             box.kernel = chosen.strided[log2]
         return 0
@@ -661,7 +667,7 @@ cdef class Program:
             if box.scratch_run:
                 needed = box.scratch_rows * box.loops[box.row].dst_stride
         if box.gather:
-            needed = 2 * odd_lines(box.row_tile * box.width) * box.col_tile
+            needed = 2 * box.col_tile * (odd_lines(box.row_tile * box.width) if box.row_tile * box.width >= 16 else 16)
         if box.scatter:
             needed = max(needed, 2 * odd_lines(planes * box.col_tile * box.width) * box.row_tile)
         if needed > SCRATCH:

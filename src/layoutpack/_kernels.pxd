@@ -53,6 +53,7 @@ cdef extern from "layoutpack/plan.h" nogil:
         ptrdiff_t scratch_cols
         ptrdiff_t ahead
         int gather, scatter
+        lp_panel_fn line
         ptrdiff_t plane_tile
         int streams
         const char *fill

@@ -91,6 +91,7 @@ _PLANES_WRITTEN = 16
 # lines are open at a time, was measured to lose (1024 x 1024 fp32: 0.44 without, 0.22).
 _ALIAS = 2048
 _STRETCH = 256  # bytes of a line that are gathered or scattered together; 128 where both are
+_PIXELS = 8192  # bytes of pixels that are put in order together
 _ACROSS = 64  # lines of such a tile
 
 
@@ -114,7 +115,12 @@ def choose_panel(loops: Sequence[Loop], width: int, streams: bool) -> Panel:
         return Panel(tuple(order), plane, row, col, "copy")
     nearer = [i for i in order if loops[i].src and (abs(loops[i].src) < abs(fast.src) or not fast.src)]
     row = min(nearer, key=lambda i: abs(loops[i].src)) if nearer else (order[-1] if order else -1)
-    kernel = "transpose" if row >= 0 and fast.dst == width == loops[row].src else "strided"
+    kernel = "strided"
+    if row >= 0 and fast.dst == width and loops[row].src:
+        # Rows that are no neighbours in the input (flipped, every second, a field of a record) are made so in scratch.
+        near = width in (1, 2, 4, 8) and abs(loops[row].src) < abs(fast.src)
+        if loops[row].src == width or near:
+            kernel = "transpose"
     return Panel(tuple(i for i in order if i != row), -1, row, col, kernel)
 
 
@@ -129,9 +135,20 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
             pieces = max(min(_REACH // reach, _PIECE // pitch), 16)
             return panel, Tiling(rows, cols, streams=True, scratch_rows=pieces, scratch_run=True, ahead=_AHEAD)
         planes = loops[panel.plane].extent if panel.plane >= 0 else 1
+        if panel.plane < 0 or abs(loops[panel.plane].src) > abs(loops[panel.row].src):
+            return panel, Tiling(max(rows, 1), max(cols, 1))  # both sides go on in the same order
         return panel, Tiling(max(_COPY_TILE // max(planes * cols * width, 1), 16), max(cols, 1))
     col_tile = max(min(cols, _TILE), _TILE_WORDS // max(min(rows, _TILE), 1))
     row_tile = max(_TILE, _TILE_WORDS // max(min(cols, col_tile), 1))
+    if panel.kernel == "strided" and panel.row >= 0 and abs(loops[panel.row].src) > abs(loops[panel.col].src) > 0:
+        return panel, Tiling(max(rows, 1), max(cols, 1))  # the same order on both sides again
+    mirrored = panel.kernel == "transpose" and loops[panel.col].src == -rows * width and rows * width < 16
+    if panel.kernel == "transpose" and (loops[panel.row].src != width or mirrored):
+        if padded:
+            return panel._replace(kernel="strided"), Tiling(row_tile, max(col_tile, 1))
+        if rows * width < 16:  # pixels, which lie side by side in scratch
+            return panel, Tiling(rows, min(cols, _PIXELS // (rows * width)), gather=True)
+        return panel, Tiling(min(rows, _STRETCH // width), min(cols, _ACROSS), gather=True)
     small = rows <= row_tile and cols <= col_tile
     if small and len(panel.nest) == 2:
         # As in FRACTAL_Z: blocks that lie side by side in the input, or in the output, which matters past the caches.
@@ -157,7 +174,7 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
     if small and panel.nest and not streams:
         # A panel of one tile is small: its neighbours come in the same call, which costs 5 to 10 ns.
         panel = _with_plane(panel, panel.nest[-1])
-    if panel.kernel == "transpose" and width <= 8 and not padded:
+    if panel.kernel == "transpose" and width in (1, 2, 4, 8) and not padded:
         gather = width <= 2 and cols > 8 and rows * width >= LINE and loops[panel.col].src % _ALIAS == 0
         scatter = rows > (8 if width <= 2 else 16) and cols * width >= LINE and pitch % _ALIAS == 0
         both = gather and scatter
@@ -181,16 +198,19 @@ def chunk_steps(loops: Sequence[Loop], panel: Panel, tiling: Tiling, size: int, 
     """
     steps = [loop.extent for loop in loops]
     shared = range(len(loops))
-    outer = (panel.plane,) if tiling.plane_tile else ()
-    around = [i for i in (*outer, *panel.nest) if i in shared]
+    ordered = panel.plane in shared and panel.row in shared and abs(loops[panel.plane].src) > abs(loops[panel.row].src)
+    outer = (panel.plane,) if tiling.plane_tile or (panel.kernel == "copy" and ordered) else ()
+    around = [i for i in (*(outer if tiling.plane_tile else ()), *panel.nest, *outer) if i in shared]
     cut = (panel.row,) if tiling.scratch_run else (panel.row, panel.col)  # rows that lie side by side stay so
-    inside = sorted((i for i in cut if i in shared), key=lambda i: -loops[i].extent)
+    inside = [i for i in cut if i in shared]
+    if panel.kernel != "copy":  # whose runs are cut last
+        inside.sort(key=lambda i: -loops[i].extent)
     planes = [panel.plane] if panel.plane in shared and not outer else []
     for i in (*around, *inside, *planes):
         if size <= chunk_bytes:
             break
         extent = loops[i].extent
-        unit = _TILE if i in inside else tiling.plane_tile if i in outer else 1
+        unit = _TILE if i in inside else max(tiling.plane_tile, 1) if i in outer else 1
         size = max(size // extent, 1)
         step = -(-max(chunk_bytes // size, 1) // unit) * unit
         count = -(-extent // step)
