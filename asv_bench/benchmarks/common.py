@@ -1,26 +1,58 @@
-"""Arrays and rivals shared by the benchmarks.
+"""What the benchmarks share.
 
-A rival is a function that writes the result into a kept array, so that page faults are measured only where a benchmark
-says so. Every array is filled in ``setup``: untouched memory reads faster than it should.
+Results go to kept arrays, so that page faults are measured only where a benchmark says so. Every array is filled in
+``setup``: untouched memory reads faster than it should.
 """
+
+import time
 
 import numpy as np
 
+from .rivals import LIBRARIES, Run, aligned, installed
+
 
 def filled(shape, dtype):
-    """An array of reproducible values with all its pages touched."""
-    rng = np.random.default_rng(0)
-    return rng.integers(0, 100, shape).astype(dtype)
+    """An array of small numbers with all its pages touched."""
+    x = np.empty(shape, dtype)
+    x[...] = np.arange(shape[-1]) % 100
+    return x
 
 
-def blocked(x, block):
-    """View of a padded NCHW array as (N, C1, H, W, C0)."""
-    n, c, h, w = x.shape
-    return x.reshape(n, c // block, block, h, w).transpose(0, 1, 3, 4, 2)
+def fastest(calls, seconds=0.1):
+    """The best time of each call, interleaved, so that the noise of the machine meets all of them."""
+    best = [float("inf")] * len(calls)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for i, call in enumerate(calls):
+            call()
+            start = time.perf_counter()
+            call()
+            best[i] = min(best[i], time.perf_counter() - start)
+    return best
 
 
-def padded(x, block):
-    """Zero array of the same shape with C rounded up to whole blocks, and the part of it that `x` fills."""
-    n, c, *space = x.shape
-    whole = np.zeros((n, -(-c // block) * block, *space), x.dtype)
-    return whole, whole[:, :c]
+class Rivals:
+    """One conversion in every library; a class that inherits says which by `case`."""
+
+    params = [LIBRARIES]
+    param_names = ["library"]
+
+    def setup(self, library, *parameters):
+        if not installed(library):
+            raise NotImplementedError(f"{library} is not installed")
+        run = Run(self.case(*parameters))
+        self.nbytes = run.x.nbytes + run.out.nbytes
+        self.run = run.make(library)
+        if self.run is None:
+            raise NotImplementedError(f"{library} has no such conversion")
+        copy = aligned(run.x.shape, run.x.dtype, 16)
+        self.memcpy, self.copied = lambda: np.copyto(copy, run.x), 2 * run.x.nbytes
+
+    def time_convert(self, *_):
+        self.run()
+
+    def track_share_of_memcpy(self, *_):
+        mine, memcpy = fastest([self.run, self.memcpy])
+        return self.nbytes / mine / (self.copied / memcpy)
+
+    track_share_of_memcpy.unit = "bytes moved a second, relative to memcpy"

@@ -108,15 +108,19 @@ def isa_chosen():
     return chosen.isa.decode()
 
 
+cdef const lp_kernels *find_kernels(str isa) except NULL:
+    built, available = isa_built(), isa_available()
+    if isa not in available:
+        raise ValueError(f"{isa!r}: this build has {', '.join(built)}, this processor runs {', '.join(available)}")
+    return lp_kernels_built(built.index(isa))
+
+
 def _choose_isa(wanted):
     global chosen
-    built, available = isa_built(), isa_available()
-    if wanted and wanted not in available:
-        raise ImportError(
-            f"LAYOUTPACK_ISA={wanted!r} cannot be used: this build has {', '.join(built)}, "
-            f"this processor runs {', '.join(available)}"
-        )
-    chosen = lp_kernels_built(built.index(wanted or available[0]))
+    try:
+        chosen = find_kernels(wanted or isa_available()[0])
+    except ValueError as error:
+        raise ImportError(f"LAYOUTPACK_ISA={error}") from None
 
 
 _choose_isa(os.environ.get("LAYOUTPACK_ISA", "").strip().lower())
@@ -580,14 +584,18 @@ cdef class Program:
         What to move.
     fill : bytes
         One element of padding.
+    isa : str, optional
+        Instruction set of the kernels; the chosen one if left out. For comparisons.
     """
 
     cdef lp_group *groups
     cdef int n_groups
     cdef readonly ptrdiff_t chunks
+    cdef const lp_kernels *kernels
     cdef list blocks  # of memory, kept until the program dies
 
-    def __cinit__(self, groups, bytes fill):
+    def __cinit__(self, groups, bytes fill, str isa=""):
+        self.kernels = find_kernels(isa) if isa else chosen
         self.blocks = []
         self.n_groups = len(groups)
         self.groups = <lp_group *> self.allocate(self.n_groups * sizeof(lp_group))
@@ -650,13 +658,13 @@ cdef class Program:
         self.check_scratch(box)
         log2 = width.bit_length() - 1 if width in (1, 2, 4, 8, 16) else LP_WORDS
         if panel.kernel == "copy":
-            box.kernel = chosen.copy_run if tiling.streams else chosen.copy
+            box.kernel = self.kernels.copy_run if tiling.streams else self.kernels.copy
         elif log2 == LP_WORDS:
-            box.kernel = chosen.strided_any
+            box.kernel = self.kernels.strided_any
         elif panel.kernel == "transpose":
-            box.kernel, box.line = chosen.transpose[log2], chosen.strided[log2]
+            box.kernel, box.line = self.kernels.transpose[log2], self.kernels.strided[log2]
         else:
-            box.kernel = chosen.strided[log2]
+            box.kernel = self.kernels.strided[log2]
         return 0
 
     cdef int check_scratch(self, const lp_box *box) except -1:

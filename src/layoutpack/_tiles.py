@@ -150,13 +150,14 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
             return panel, Tiling(rows, min(cols, _PIXELS // (rows * width)), gather=True)
         return panel, Tiling(min(rows, _STRETCH // width), min(cols, _ACROSS), gather=True)
     small = rows <= row_tile and cols <= col_tile
-    if small and len(panel.nest) == 2:
+    if small:
         # As in FRACTAL_Z: blocks that lie side by side in the input, or in the output, which matters past the caches.
         read = [i for i in panel.nest if loops[i].src == rows * width]
         written = [i for i in panel.nest if loops[i].dst == cols * width and streams and not padded]
         for plane in (*read, *written):
-            if loops[plane].valid == loops[plane].extent:
-                number = _PLANES_READ if plane in read else _PLANES_WRITTEN
+            number = _PLANES_READ if plane in read else _PLANES_WRITTEN
+            few = loops[plane].extent <= number or len(panel.nest) == 2
+            if few and loops[plane].valid == loops[plane].extent:
                 scatter = plane in written
                 return _with_plane(panel, plane), Tiling(rows, cols, number, streams=scatter, scatter=scatter)
     if streams and panel.kernel == "transpose":
