@@ -226,7 +226,7 @@ def run_onnxruntime(case, m, x, out, threads):
 class OneDNN:
     """oneDNN's reorder through its C interface (version 3)."""
 
-    TYPES = {"float32": 3, "float16": 2, "uint8": 6}  # noqa: RUF012 - bfloat16 moves the same 16 bits as float16
+    TYPES = {"float32": 3, "float16": 2, "uint8": 6}
 
     def __init__(self):
         places = [Path(sys.prefix) / "lib", *map(Path, ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"))]
@@ -247,7 +247,9 @@ class OneDNN:
 
     def by_tag(self, shape, dtype, tag):
         d, dims = ctypes.c_void_p(), (ctypes.c_int64 * len(shape))(*shape)
-        self.call("dnnl_memory_desc_create_with_tag", ctypes.byref(d), len(shape), dims, self.TYPES[dtype], self.tags[tag])
+        self.call(
+            "dnnl_memory_desc_create_with_tag", ctypes.byref(d), len(shape), dims, self.TYPES[dtype], self.tags[tag]
+        )
         return d
 
     def by_strides(self, shape, dtype, strides):
@@ -299,7 +301,7 @@ class OneDNN:
             self.call("dnnl_memory_create", ctypes.byref(memory), side, self.engine, data)
 
         class Argument(ctypes.Structure):
-            _fields_ = [("number", ctypes.c_int), ("memory", ctypes.c_void_p)]  # noqa: RUF012
+            _fields_ = [("number", ctypes.c_int), ("memory", ctypes.c_void_p)]
 
         arguments = (Argument * 2)(Argument(1, memories[0]), Argument(17, memories[1]))
 
