@@ -35,7 +35,7 @@ SHAPES = {"NCHW": (8, 64, 224, 224), "NHWC": (32, 224, 224, 3)}
 class Gather:
     """One view into a kept array."""
 
-    params = [["layoutpack", "numpy"], ["uint8", "float16", "float32"], ["NCHW", "NHWC", "NC1HWC0"], list(VIEWS)]
+    params = [["layoutpack", "numpy"], ["uint8", "float32"], ["NCHW", "NHWC", "NC1HWC0"], list(VIEWS)]
     param_names = ["library", "dtype", "to", "view"]
 
     def setup(self, library, dtype, to, view):

@@ -16,8 +16,6 @@ import numpy as np
 
 import layoutpack as lp
 
-LIBRARIES = ["layoutpack", "numpy", "torch", "opencv", "onnxruntime", "onednn"]
-
 
 class Case(NamedTuple):
     """A conversion: two formats, a dtype and the logical shape (N C H W, N C W, or matrices)."""
@@ -343,6 +341,9 @@ def installed(library):
         return False
 
 
+LIBRARIES = [library for library in RUNS if installed(library)]
+
+
 class Run:
     """A case, its arrays, and its run in one library; `make` returns None where there is none.
 
@@ -360,7 +361,7 @@ class Run:
             self.want = reference(self.x, self.moves)
 
     def make(self, library, threads=1):
-        run = RUNS[library](self.case, self.moves, self.x, self.out, threads) if installed(library) else None
+        run = RUNS[library](self.case, self.moves, self.x, self.out, threads)
         if run is None or self.want is None:
             return run
         self.out[...] = 1

@@ -1,0 +1,106 @@
+"""Every way that a plan can take, by the words of its explanation, against NumPy and the oracle."""
+
+import numpy as np
+import pytest
+
+import layoutpack as lp
+import reference
+from guard import assert_same, filled, page_guarded
+from test_streaming import at_offset
+
+# What the explanation says of the way, and a conversion that takes it: formats, logical shape, dtypes, streaming.
+WAYS = [
+    ("source lines gathered", "NCHW", "NC1HWC0", (2, 40, 64, 64), ["u1", "u2"], False),
+    ("source lines gathered", "NHWC", "NCHW", (1, 2048, 5, 7), ["u1", "u2"], False),
+    ("output lines made", "NCHW", "NHWC", (1, 2048, 5, 7), ["u1", "u2", "u4", "u8"], False),
+    ("output lines made", "NC1HWC0", "NCHW", (1, 64, 64, 64), ["u1", "u2"], False),
+    ("output lines made", "HW", "WH", (2048, 1024), ["u1", "u2", "u4"], False),
+    ("32 planes at a time", "FRACTAL_Z", "NCHW", (96, 80, 3, 3), ["u1", "u2", "u4", "u8"], False),
+    ("16 planes at a time", "NCHW", "FRACTAL_Z", (96, 96, 3, 3), ["u2", "u4"], True),
+    ("output lines made", "OIHW", "OIHW16i16o", (32, 48, 3, 3), ["u2", "u4"], True),
+    ("through scratch by 66 rows", "HW", "WH", (2101, 66), ["u2", "u4", "u8"], True),
+    ("through scratch by 256 rows", "HW", "WH", (512, 700), ["u2", "u4", "u8"], True),
+    ("through scratch", "NCHW", "NHWC", (2, 255, 13, 13), ["u1", "u2", "u4"], True),
+    ("through scratch", "NHWC", "NC1HWC0", (1, 80, 20, 24), ["u2"], True),
+    ("through scratch", "NC1HWC0", "NHWC", (1, 512, 9, 11), ["u1", "u2", "u4"], True),
+    ("through scratch", "NC1HWC0", "NHWC", (1, 64, 9, 11), ["u1", "u2", "u4"], True),
+    ("through scratch", "NHWC", "NCHW", (2, 3, 40, 56), ["u1", "u2", "u4"], True),
+    ("by transpose", "NCHW", "NC1HWC0", (1, 3, 40, 33), ["u1", "u2", "u4"], False),
+    ("by copy", "NHWC", "NC1HWC0", (1, 3, 40, 33), ["u1", "u2", "u4"], False),
+]
+CASES = [(*way[:4], dtype, way[5]) for way in WAYS for dtype in way[4]]
+
+
+def arrays(src, dst, shape, dtype):
+    """The input and the expected output of a conversion."""
+    x = filled(shape, dtype)
+    stored = {}
+    for name in (src, dst):
+        if sorted(name) == sorted(src if len(shape) == 2 else "NCHW") or name == "OIHW":
+            order = dict(zip(src if len(shape) == 2 else "NCHW", range(len(shape)), strict=True))
+            axes = range(4) if name == "OIHW" else [order[letter] for letter in name]
+            stored[name] = np.ascontiguousarray(x.transpose(axes))
+        elif name == "OIHW16i16o":
+            n, c, h, w = shape
+            stored[name] = np.ascontiguousarray(x.reshape(n // 16, 16, c // 16, 16, h, w).transpose(0, 2, 4, 5, 3, 1))
+        else:
+            stored[name] = reference.pack(x, name, "NCHW", c0=lp.default_c0(dtype), n0=16)
+    return stored[src], stored[dst]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[1]}-{c[2]}-{c[3]}-{c[4]}")
+def test_every_way(case):
+    words, src, dst, shape, dtype, streaming = case
+    stored, expected = arrays(src, dst, shape, dtype)
+    keywords = {} if src in ("NCHW", "OIHW", "NHWC", "HW") else {"logical_shape": expected.shape}
+    plan = lp.plan(src, dst, stored.shape, dtype, streaming=streaming, **keywords)
+    assert words in plan.explain()
+    for src_offset, dst_offset in ((0, 0), (16, 16), (1, 40), (48, 7)):
+        x, _, _ = at_offset(stored.shape, dtype, src_offset)
+        x[...] = stored
+        for threads in (1, 2):
+            out, buffer, (start, stop) = at_offset(expected.shape, dtype, dst_offset)
+            plan(x, out=out, threads=threads)
+            assert_same(out, expected)
+            assert (buffer[:start] == 0xA5).all()
+            assert (buffer[stop:] == 0xA5).all()
+
+
+VIEWS = {
+    "mirrored": lambda x: x[..., ::-1],
+    "upside down": lambda x: x[:, :, ::-1],
+    "every second": lambda x: x[..., ::2],
+    "every third, backwards": lambda x: x[:, :, ::-3, ::-3],
+    "field": lambda x: np.stack([x, x, x], axis=-1)[..., 1],
+    "crop": lambda x: x[:, 1:-1, 2:-3, 3:-2],
+    "turned channels": lambda x: x[:, ::-1],
+}
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4", "u8", "V3", "c16"])
+@pytest.mark.parametrize("channels", [3, 4, 5, 40])
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("last", [False, True])
+def test_views(view, channels, dtype, last):
+    base = filled((2, channels, 37, 70), dtype)
+    if last:  # the same array in channels-last memory
+        base = np.ascontiguousarray(base.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    x = VIEWS[view](base)
+    assert_same(lp.repack(x, "NCHW", "NCHW"), np.ascontiguousarray(x))
+    assert_same(lp.repack(x, "NCHW", "NHWC"), np.ascontiguousarray(x.transpose(0, 2, 3, 1)))
+    assert_same(lp.to_nc1hwc0(x, c0=8), reference.pack(np.ascontiguousarray(x), "NC1HWC0", "NCHW", c0=8))
+    for streaming in (False, True):
+        plan = lp.plan("NCHW", "NHWC", x.shape, dtype, streaming=streaming)
+        assert_same(plan(x), np.ascontiguousarray(x.transpose(0, 2, 3, 1)))
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[1]}-{c[2]}-{c[3]}-{c[4]}")
+def test_no_way_leaves_its_pages(case, at):
+    _, src, dst, shape, dtype, streaming = case
+    stored, expected = arrays(src, dst, shape, dtype)
+    keywords = {} if src in ("NCHW", "OIHW", "NHWC", "HW") else {"logical_shape": expected.shape}
+    x, out = page_guarded(stored.shape, dtype, at=at), page_guarded(expected.shape, dtype, at=at)
+    x[...] = stored
+    lp.plan(src, dst, stored.shape, dtype, streaming=streaming, **keywords)(x, out=out, threads=1)
+    assert_same(out, expected)
