@@ -4,7 +4,7 @@ import numpy as np
 
 import layoutpack as lp
 
-from .common import Rivals, filled
+from .common import _Rivals, filled
 from .rivals import LIBRARIES, Case
 
 IMAGES = [(1, 3, 224, 224), (8, 64, 56, 56), (1, 255, 13, 13), (16, 256, 56, 56)]
@@ -13,7 +13,7 @@ WEIGHTS = [(64, 3, 7, 7), (512, 512, 3, 3)]
 DTYPES = ["uint8", "float16", "float32"]
 
 
-class NC1HWC0(Rivals):
+class NC1HWC0(_Rivals):
     """NC1HWC0 from and to plain orders."""
 
     PAIRS = [("NCHW", "NC1HWC0"), ("NC1HWC0", "NCHW"), ("NHWC", "NC1HWC0"), ("NC1HWC0", "NHWC")]

@@ -31,7 +31,7 @@ def fastest(calls, seconds=0.1):
     return best
 
 
-class Rivals:
+class _Rivals:
     """One conversion in every library; a class that inherits says which by `case`."""
 
     params = [LIBRARIES]

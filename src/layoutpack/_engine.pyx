@@ -675,7 +675,8 @@ cdef class Program:
             if box.scratch_run:
                 needed = box.scratch_rows * box.loops[box.row].dst_stride
         if box.gather:
-            needed = 2 * box.col_tile * (odd_lines(box.row_tile * box.width) if box.row_tile * box.width >= 16 else 16)
+            needed = box.row_tile * box.width
+            needed = 2 * box.col_tile * (odd_lines(needed) if needed >= 16 else needed)
         if box.scatter:
             needed = max(needed, 2 * odd_lines(planes * box.col_tile * box.width) * box.row_tile)
         if needed > SCRATCH:

@@ -85,6 +85,7 @@ _REACH = 65536  # bytes of source that its rows span; at a pitch of 8 KiB 16 row
 # 0.7).
 _PLANES_READ = 32
 _PLANES_WRITTEN = 16
+_SCRATCH = 48 * 1024  # bytes for them: half of what the engine has
 
 # Lines at a multiple of so many bytes fall into a few sets of a first-level cache, and push each other out half used:
 # NHWC with 2048 channels of 2 bytes 0.17, by way of scratch 0.42. Gathering words of 4 and more bytes, of which fewer
@@ -155,7 +156,11 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
         read = [i for i in panel.nest if loops[i].src == rows * width]
         written = [i for i in panel.nest if loops[i].dst == cols * width and streams and not padded]
         for plane in (*read, *written):
-            number = _PLANES_READ if plane in read else _PLANES_WRITTEN
+            number = _PLANES_READ
+            if plane in written:
+                number = min(_PLANES_WRITTEN, (_SCRATCH // rows - 2 * LINE) // (cols * width))
+                if number < 2:
+                    continue
             few = loops[plane].extent <= number or len(panel.nest) == 2
             if few and loops[plane].valid == loops[plane].extent:
                 scatter = plane in written
