@@ -37,10 +37,10 @@ typedef struct {
     /* Tiles that go through scratch, since their lines would meet in a few sets of the cache, on the side of the source
      * and on that of the output. */
     int gather, scatter;
-    lp_panel_fn line; /* gathers rows that are no neighbours in the source */
+    lp_panel_fn line;     /* gathers rows that are no neighbours in the source */
     ptrdiff_t plane_tile; /* planes at a time around the whole nest, 0: all in each panel */
     int streams;          /* scattered lines are stored past the caches */
-    const char *fill; /* one word of padding, LP_FILL_BYTES readable */
+    const char *fill;     /* one word of padding, LP_FILL_BYTES readable */
 } lp_box;
 
 /* Boxes that share their first loops. A chunk of work is a range of the shared loops, with all boxes. */

@@ -653,7 +653,8 @@ cdef class Program:
         box.width, box.fill = width, pattern
         box.row_tile, box.col_tile, box.plane_tile = tiling.row_tile, tiling.col_tile, tiling.plane_tile
         box.streams, box.ahead = tiling.streams, tiling.ahead
-        box.scratch_rows, box.scratch_run, box.scratch_cols = tiling.scratch_rows, tiling.scratch_run, tiling.scratch_cols
+        box.scratch_rows, box.scratch_run = tiling.scratch_rows, tiling.scratch_run
+        box.scratch_cols = tiling.scratch_cols
         box.gather, box.scatter = tiling.gather, tiling.scatter
         self.check_scratch(box)
         log2 = width.bit_length() - 1 if width in (1, 2, 4, 8, 16) else LP_WORDS

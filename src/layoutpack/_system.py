@@ -21,11 +21,11 @@ def cache_sizes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict
 
 
 def streaming_threshold() -> int:
-    """Bytes from which stores bypass the caches: LAYOUTPACK_STREAMING_THRESHOLD, or half the largest cache."""
+    """Bytes from which stores bypass the caches: LAYOUTPACK_STREAMING_THRESHOLD, or a third of the largest cache."""
     text = os.environ.get("LAYOUTPACK_STREAMING_THRESHOLD", "").strip()
     if text:
         try:
             return max(int(text), 0)
         except ValueError:
             warnings.warn(f"LAYOUTPACK_STREAMING_THRESHOLD={text!r} is not a number and is ignored", stacklevel=2)
-    return max(cache_sizes().values(), default=32 << 20) // 2
+    return max(cache_sizes().values(), default=32 << 20) // 3
