@@ -163,11 +163,6 @@ static void copy(char *dst, const char *src, const lp_panel *p) {
     static void kernel##_planes(char *dst, const char *src, const lp_panel *p) {                       \
         for (ptrdiff_t k = 0; k < p->planes; k++) kernel(dst + k * p->dst_ps, src + k * p->src_ps, p); \
     }
-static void copy_planes(char *dst, const char *src, const lp_panel *p) {
-    if (copies_whole_rows(dst, src, p)) return;
-    for (ptrdiff_t k = 0; k < p->planes; k++) copy(dst + k * p->dst_ps, src + k * p->src_ps, p);
-}
-
 PLANES(strided_8)
 PLANES(strided_16)
 PLANES(strided_32)

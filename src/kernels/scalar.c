@@ -1,6 +1,11 @@
 /* Portable kernels: the fallback everywhere and the reference for every other instruction set. */
 #include "portable.h"
 
+static void copy_planes(char *dst, const char *src, const lp_panel *p) {
+    if (copies_whole_rows(dst, src, p)) return;
+    for (ptrdiff_t k = 0; k < p->planes; k++) copy(dst + k * p->dst_ps, src + k * p->src_ps, p);
+}
+
 PLANES(transpose_8)
 PLANES(transpose_16)
 PLANES(transpose_32)

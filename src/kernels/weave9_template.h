@@ -42,7 +42,8 @@ static ALWAYS_INLINE void LP_NAME(unweave9_step)(char *dst, ptrdiff_t dst_rs, co
                                        _mm_loadu_si128((const __m128i *)(s + 144)), 1);
     }
     STEP(1, 8)
-    STEP(2, 7) STEP(4, 5) STEP(8, 1) _Pragma("GCC unroll 9") for (int k = 0; k < 9; k++)
+    STEP(2, 7)
+    STEP(4, 5) STEP(8, 1) _Pragma("GCC unroll 9") for (int k = 0; k < 9; k++)
         store_32(dst + k * dst_rs, _mm256_shuffle_epi8(u[k], both(LP_NAME(to_order)[k])));
 }
 
