@@ -54,7 +54,10 @@ static ALWAYS_INLINE void LP_NAME(weave9_step)(char *dst, const char *src, ptrdi
     _Pragma("GCC unroll 9") for (int k = 0; k < 9; k++) u[k] =
         _mm256_shuffle_epi8(load_32(src + k * src_cs), both(LP_NAME(from_order)[k]));
     STEP(1, 1);
-    STEP(2, 2) STEP(4, 4) STEP(8, 8) _Pragma("GCC unroll 9") for (int i = 0; i < 9; i++) {
+    STEP(2, 2);
+    STEP(4, 4);
+    STEP(8, 8);
+    _Pragma("GCC unroll 9") for (int i = 0; i < 9; i++) {
         char *d = dst + 16 * (INVERSE * i % 9);
         _mm_storeu_si128((__m128i *)d, _mm256_castsi256_si128(u[i]));
         _mm_storeu_si128((__m128i *)(d + 144), _mm256_extracti128_si256(u[i], 1));
