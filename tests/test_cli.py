@@ -153,7 +153,9 @@ def test_a_bug_shows_its_traceback(tmp_path, monkeypatch):
 
 def test_interrupt(tmp_path):
     script = (
-        "import sys, layoutpack._cli as cli; print('ready', flush=True);"
+        "import signal, sys, layoutpack._cli as cli;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"  # ignored in a shell's background jobs
+        "print('ready', flush=True);"
         "sys.exit(cli.main(['bench', '--shape', '1,1,1,1', '--repeat', '1000000000']))"
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE)

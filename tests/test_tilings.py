@@ -6,7 +6,9 @@ import pytest
 import layoutpack as lp
 import reference
 from guard import assert_same, filled, page_guarded
-from test_streaming import at_offset
+from layoutpack import _conversion, formats
+from layoutpack._arrays import dense_strides
+from test_streaming import at_offset, check
 
 # What the explanation says of the way, and a conversion that takes it: formats, logical shape, dtypes, streaming.
 WAYS = [
@@ -104,3 +106,30 @@ def test_no_way_leaves_its_pages(case, at):
     x[...] = stored
     lp.plan(src, dst, stored.shape, dtype, streaming=streaming, **keywords)(x, out=out, threads=1)
     assert_same(out, expected)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2", "V3", "u4", "u8", "c16"])
+def test_every_tile_fits_the_scratch(dtype):
+    rng = np.random.default_rng(7)
+    pairs = [("NHWC", "NCHW"), ("NCHW", "NHWC"), ("NCHW", "NC1HWC0"), ("NCHW", "FRACTAL_Z"), ("OIHW", "HWIO")]
+    for _ in range(60):
+        shape = tuple(int(2 ** rng.uniform(0, limit)) for limit in (5, 11, 7, 7))
+        for src, dst in pairs:
+            sizes = shape if src != "NHWC" else (shape[0], shape[2], shape[3], shape[1])
+            small = np.lib.stride_tricks.as_strided(np.zeros(1, dtype), sizes, (0, 0, 0, 0))  # no memory behind it
+            c0 = 16 if dst in ("NC1HWC0", "FRACTAL_Z") else None
+            c = _conversion.Conversion(
+                formats.as_format(src),
+                formats.as_format(dst),
+                sizes,
+                small.dtype,
+                blocks=(c0, None, None),
+                streaming=True,
+            )
+            for order in ((0, 1, 2, 3), (0, 2, 3, 1), (3, 2, 1, 0)):
+                c.program(dense_strides(sizes, c.itemsize, order), c.strides, bytes(c.itemsize))
+
+
+def test_long_rows_of_bytes_off_the_lines():
+    for shape in ((1, 131, 208, 15), (1, 82, 40, 100), (1, 40, 61, 67)):
+        check((*("NHWC", "NCHW"), shape), "u1", 0, 16)

@@ -167,7 +167,7 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
                 return _with_plane(panel, plane), Tiling(rows, cols, number, streams=scatter, scatter=scatter)
     if streams and panel.kernel == "transpose":
         if pitch == cols * width and (pitch <= _RUN_PITCH or (pitch % LINE and pitch <= 8 * _RUN_PITCH)):
-            block = max(_RUN // pitch, 32 // width, 16) // 16 * 16
+            block = max(_RUN // pitch, 32 // width if pitch <= _RUN_PITCH else 16, 16) // 16 * 16
             ahead = min(_AHEAD, _AHEAD_ALL // cols // LINE * LINE)
             run = Tiling(row_tile, col_tile, streams=True, scratch_rows=block, scratch_run=True, scratch_cols=col_tile)
             return panel, run._replace(ahead=ahead)
