@@ -121,3 +121,23 @@ def test_plans_come_again():
         assert other(X)[0, 1, 0, 0, 15] == 0
     with pytest.raises(TypeError):
         plan(X.view("i2"))
+
+
+@pytest.mark.parametrize("made_by", ["call", "plan"])
+@pytest.mark.parametrize("fields", [["a"], ["a", "c"]])
+def test_an_output_of_some_fields_leaves_the_others_alone(fields, made_by):
+    records = np.zeros((1, 2, 4, 3), [("a", "u1"), ("b", "f4"), ("c", "u1")])
+    records["b"] = 5
+    z = records[fields].copy()
+    for name in fields:
+        z[name] = np.arange(24).reshape(1, 2, 4, 3)
+    expected = records.reshape(1, 4, 3, 2).copy()
+    expected[fields] = z.transpose(0, 2, 3, 1)
+    records = records.reshape(1, 4, 3, 2)
+    convert = lp.plan("NCHW", "NHWC", z.shape, z.dtype) if made_by == "plan" else None
+    for _ in range(2):
+        if convert:
+            convert(z, out=records[fields])
+        else:
+            lp.repack(z, "NCHW", "NHWC", out=records[fields])
+        assert_same(records, expected)

@@ -85,6 +85,16 @@ def check_out(out: Array, shape: tuple[int, ...], name: str) -> None:
         raise ValueError(f"{name}: out= of shape {out.shape} and strides {out.strides} has elements that share memory")
 
 
+def has_holes(dtype: np.dtype[Any]) -> bool:
+    """Whether a structured dtype has bytes that belong to none of its fields, as a selection of fields has."""
+    if dtype.subdtype is not None:
+        return has_holes(dtype.subdtype[0])
+    if dtype.names is None:
+        return False
+    fields = [dtype[name] for name in dtype.names]
+    return sum(field.itemsize for field in fields) < dtype.itemsize or any(map(has_holes, fields))
+
+
 def _first_difference(needed: tuple[int, ...], given: tuple[int, ...]) -> str:
     if len(needed) != len(given):
         return f" ({len(given)} axes instead of {len(needed)})"

@@ -22,6 +22,7 @@ from layoutpack._arrays import (
     check_out,
     dense_strides,
     fill_bytes,
+    has_holes,
     share_memory,
 )
 from layoutpack.formats import BLOCK_KEYWORDS, Format, as_block, as_format, as_shape
@@ -247,6 +248,12 @@ def convert(
     lasting = copy is True and source is x and source.dtype == result_dtype and all(map(_lasts, arguments))
     if target is None:
         target = _engine.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
+    elif has_holes(result_dtype):
+        # The holes are other fields of the same records: only NumPy's assignment leaves them alone.
+        whole = _engine.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
+        conversion.run(source.astype(result_dtype, casting=cast(Any, casting)), whole, padding, threads)
+        np.copyto(target, whole)
+        return target
     elif share_memory(source, target):
         if (
             source.dtype == result_dtype

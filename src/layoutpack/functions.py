@@ -17,6 +17,7 @@ from layoutpack._arrays import (
     check_out,
     dense_strides,
     fill_bytes,
+    has_holes,
     share_memory,
 )
 from layoutpack._conversion import (
@@ -380,6 +381,9 @@ class Plan:
             target = _engine.empty(conversion.shape, self.dtype, conversion.strides, conversion.nbytes)
         else:
             check_out(target, conversion.shape, f"plan: {conversion.name}")
+            if has_holes(self.dtype):
+                np.copyto(target, self(source, threads=threads))
+                return target
             if share_memory(source, target):
                 source = source.copy()
         conversion.run(source, target, self._fill, threads)
