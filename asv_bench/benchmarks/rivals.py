@@ -5,6 +5,7 @@ gets it in its own terms, with a kept output. What a library cannot do, or is no
 """
 
 import ctypes
+import ctypes.util
 import functools
 import importlib.util
 import math
@@ -227,20 +228,21 @@ class OneDNN:
     TYPES = {"float32": 3, "float16": 2, "uint8": 6}
 
     def __init__(self):
-        places = [Path(sys.prefix) / "lib", *map(Path, ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu"))]
-        found = [path for place in places for path in sorted(place.glob("libdnnl.so*"))]
-        if not found:
+        # The wheel puts it beside Python; else it is where the system keeps its libraries.
+        found = [str(path) for path in sorted((Path(sys.prefix) / "lib").glob("libdnnl.so*"))]
+        name = found[0] if found else ctypes.util.find_library("dnnl")
+        if name is None:
             raise ImportError("libdnnl")
-        self.library = ctypes.CDLL(str(found[0]))
+        self.dnnl = ctypes.CDLL(name)
         self.openmp = ctypes.CDLL("libgomp.so.1")
-        self.library.dnnl_fmt_tag2str.restype = ctypes.c_char_p
-        self.tags = {self.library.dnnl_fmt_tag2str(i).decode(): i for i in range(2, 1200)}
+        self.dnnl.dnnl_fmt_tag2str.restype = ctypes.c_char_p
+        self.tags = {self.dnnl.dnnl_fmt_tag2str(i).decode(): i for i in range(2, 1200)}
         self.engine, self.stream = ctypes.c_void_p(), ctypes.c_void_p()
         self.call("dnnl_engine_create", ctypes.byref(self.engine), 1, ctypes.c_size_t(0))
         self.call("dnnl_stream_create", ctypes.byref(self.stream), self.engine, 1)
 
     def call(self, name, *arguments):
-        if status := getattr(self.library, name)(*arguments):
+        if status := getattr(self.dnnl, name)(*arguments):
             raise RuntimeError(f"{name} returned {status}")
 
     def by_tag(self, shape, dtype, tag):
@@ -305,8 +307,8 @@ class OneDNN:
 
         def run():
             self.openmp.omp_set_num_threads(threads)
-            self.library.dnnl_primitive_execute(primitive, self.stream, 2, arguments)
-            self.library.dnnl_stream_wait(self.stream)
+            self.dnnl.dnnl_primitive_execute(primitive, self.stream, 2, arguments)
+            self.dnnl.dnnl_stream_wait(self.stream)
 
         return run
 
