@@ -812,6 +812,7 @@ def test_demo_that_cannot_write(quick, tmp_path, capsys):
         ("to_nc1hwc0", "NHWC -> NC1HWC0: the result differs from the NumPy formula"),
         ("from_fractal_nz", "3 planes -> FRACTAL_NZ: the way back does not give the original bytes"),
         ("to_channels_last", "NCHW -> channels-last: the result differs from the NumPy formula"),
+        ("pack_images", "HWC -> NCHW, normalised: the result differs from the NumPy formula"),
     ],
 )
 def test_demo_that_finds_a_difference(function, title, tmp_path, monkeypatch, capsys):
@@ -819,7 +820,7 @@ def test_demo_that_finds_a_difference(function, title, tmp_path, monkeypatch, ca
 
     def wrong(*args: object, **keywords: object) -> np.ndarray:
         y = right(*args, **keywords)
-        y[(0,) * y.ndim] ^= 1
+        y[(0,) * y.ndim] -= 1
         return y
 
     monkeypatch.setattr(lp, function, wrong)

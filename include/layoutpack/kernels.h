@@ -36,6 +36,22 @@ static inline void lp_prefetch(const char *src, ptrdiff_t stride, ptrdiff_t n, p
 #endif
 }
 
+/* Types of numbers that kernels convert; the first LP_RESULTS of them are those they convert to. */
+enum { LP_FLOAT32, LP_FLOAT16, LP_BFLOAT16, LP_UINT8, LP_INT8, LP_UINT16, LP_INT16, LP_NUMBERS, LP_RESULTS = 3 };
+
+/* `lines` lines of `n` numbers, neighbours on both sides. Number i of line k becomes x * scale[j] + bias[j] with j =
+ * k * factor_ls + i * factor_es, in float32 with one rounding, and is then rounded to the result's type; where `scale`
+ * is NULL it is only converted. Rounding is to nearest even; a NaN becomes a quiet one with the upper bits of its
+ * payload. */
+typedef struct {
+    ptrdiff_t lines, n;
+    ptrdiff_t src_ls, dst_ls; /* from line to line, signed bytes */
+    const float *scale, *bias;
+    ptrdiff_t factor_ls, factor_es; /* from line to line and from number to number, in floats */
+} lp_lines;
+
+typedef void (*lp_convert_fn)(char *dst, const char *src, const lp_lines *p);
+
 /* log2 of the word sizes that have kernels of their own: 1, 2, 4, 8 and 16 bytes. */
 enum { LP_WORDS = 5 };
 
@@ -53,11 +69,16 @@ typedef struct {
     /* Store whole lines of 64 bytes past the caches; dst lies on a line. */
     void (*stream)(char *dst, const char *src, ptrdiff_t lines);
     void (*fence)(void);
+    const lp_convert_fn (*convert)[LP_RESULTS]; /* by the types of source and result */
 } lp_kernels;
 
 /* One file each; NULL where the compiler does not know the instruction set. */
 extern const lp_kernels *const lp_kernels_avx2;
 extern const lp_kernels *const lp_kernels_scalar;
+
+/* Their converters. */
+extern const lp_convert_fn lp_convert_avx2[LP_NUMBERS][LP_RESULTS];
+extern const lp_convert_fn lp_convert_scalar[LP_NUMBERS][LP_RESULTS];
 
 /* The i-th instruction set of this build, best first; NULL behind the last. */
 const lp_kernels *lp_kernels_built(int i);

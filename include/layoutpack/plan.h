@@ -1,6 +1,7 @@
 /* What a plan looks like to the engine: groups of boxes, each box a nest of loops around one kind of panel.
  *
- * All strides and offsets are signed bytes. Nothing here owns memory and nothing below the plan can fail. */
+ * Strides and offsets are signed bytes unless it says otherwise. Nothing here owns memory and nothing below the plan
+ * can fail. */
 #ifndef LAYOUTPACK_PLAN_H
 #define LAYOUTPACK_PLAN_H
 
@@ -16,14 +17,16 @@ typedef struct {
     ptrdiff_t valid; /* iterations that have a source; the others are padding */
     ptrdiff_t src_stride;
     ptrdiff_t dst_stride;
+    ptrdiff_t factor_stride; /* of scale and bias, in floats */
 } lp_loop;
 
 /* A rectangle of the output with one affine map to the input. */
 typedef struct {
     ptrdiff_t src_offset;
     ptrdiff_t dst_offset;
-    const lp_loop *loops; /* the loops common to the group first */
-    const int *nest;      /* the loops around the panel, outermost first */
+    ptrdiff_t factor_offset; /* floats */
+    const lp_loop *loops;    /* the loops common to the group first */
+    const int *nest;         /* the loops around the panel, outermost first */
     int n_nest;
     int plane, row, col; /* the loops of the panel, -1: none */
     ptrdiff_t row_tile, col_tile;
@@ -37,16 +40,22 @@ typedef struct {
     /* Tiles that go through scratch, since their lines would meet in a few sets of the cache, on the side of the source
      * and on that of the output. */
     int gather, scatter;
-    lp_panel_fn line;     /* gathers rows that are no neighbours in the source */
-    ptrdiff_t plane_tile; /* planes at a time around the whole nest, 0: all in each panel */
-    int streams;          /* scattered lines are stored past the caches */
-    const char *fill;     /* one word of padding, LP_FILL_BYTES readable */
+    lp_panel_fn line;      /* gathers rows that are no neighbours in the source */
+    ptrdiff_t plane_tile;  /* planes at a time around the whole nest, 0: all in each panel */
+    int streams;           /* scattered lines are stored past the caches */
+    lp_convert_fn convert; /* NULL: bytes are moved, nothing is computed */
+    int converts;          /* when numbers are converted: the engine's BEFORE, AFTER or ALONE */
+    int by_row;            /* the lines converted before run along the rows */
+    ptrdiff_t src_width;   /* bytes of a number of the source */
+    ptrdiff_t factor_rs, factor_cs;
+    const char *fill; /* one word of padding, LP_FILL_BYTES readable */
 } lp_box;
 
 /* Boxes that share their first loops. A chunk of work is a range of the shared loops, with all boxes. */
 typedef struct {
     ptrdiff_t src_offset;
     ptrdiff_t dst_offset;
+    ptrdiff_t factor_offset; /* floats */
     const lp_loop *loops;
     const ptrdiff_t *steps; /* iterations of each shared loop in one chunk */
     int n_loops;

@@ -1,7 +1,7 @@
 /* AVX2. Transpositions by lane networks; everything else is the portable C, compiled for AVX2. */
 #include "layoutpack/kernels.h"
 
-#ifdef __AVX2__
+#if defined __AVX2__ && defined __FMA__ && defined __F16C__
 #include <immintrin.h>
 #include <stdint.h>
 
@@ -360,6 +360,7 @@ static const lp_kernels table = {
     .copy_run = copy_run,
     .stream = stream_lines,
     .fence = fence,
+    .convert = lp_convert_avx2,
 };
 const lp_kernels *const lp_kernels_avx2 = &table;
 #else

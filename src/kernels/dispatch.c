@@ -7,7 +7,8 @@
 static int runs(const char *isa) {
 #if defined __x86_64__ && defined __GNUC__
     __builtin_cpu_init();
-    if (!strcmp(isa, "avx2")) return __builtin_cpu_supports("avx2");
+    if (!strcmp(isa, "avx2"))
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 #endif
     return !strcmp(isa, "scalar");
 }

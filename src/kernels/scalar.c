@@ -25,5 +25,6 @@ static const lp_kernels table = {
     .copy_run = copy_planes,
     .stream = copy_lines,
     .fence = no_fence,
+    .convert = lp_convert_scalar,
 };
 const lp_kernels *const lp_kernels_scalar = &table;

@@ -42,6 +42,7 @@ from layoutpack.functions import (
     to_nc1hwc0_c04,
     to_ndc1hwc0,
 )
+from layoutpack.images import pack_images
 from layoutpack.strides import to_channels_last, to_contiguous, to_memory_format
 
 __version__ = "0.1.0"
@@ -76,6 +77,7 @@ __all__ = [
     "is_contiguous",
     "is_strides_like_channels_last",
     "memory_formats",
+    "pack_images",
     "packed_shape",
     "plan",
     "repack",

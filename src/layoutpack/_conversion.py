@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import operator
+import typing
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, SupportsIndex, cast
+from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,6 +27,8 @@ from layoutpack._arrays import (
     has_holes,
     share_memory,
 )
+from layoutpack._numbers import Factors, as_factors, cast_steps, check_channels, check_scaled, sliceable
+from layoutpack._tiles import Cast
 from layoutpack.formats import BLOCK_KEYWORDS, Format, as_block, as_format, as_shape
 
 FormatLike = str | Format
@@ -37,6 +41,7 @@ NO_BLOCKS: tuple[BlockArgument, ...] = (None, None, None)
 _MIN_CHUNK_BYTES = 64 * 1024
 _MAX_CHUNK_BYTES = 32 * 1024 * 1024  # some 10 ms: between two chunks a signal is seen
 _CHUNKS_PER_CPU = 8
+_SLICE_BYTES = 1024 * 1024  # of an input that NumPy casts at a time: it stays in a second-level cache
 _CPUS = _threads.affinity()
 
 # Bytes of input and output from which stores bypass the caches. At 13 of 32 MB streaming was 1.5 to 2 times faster with
@@ -52,6 +57,8 @@ class Conversion:
         "_axes",
         "_last",
         "_programs",
+        "cast",
+        "channels",
         "itemsize",
         "name",
         "nbytes",
@@ -72,6 +79,7 @@ class Conversion:
         channels: int | None = None,
         blocks: tuple[BlockArgument, ...] = NO_BLOCKS,
         streaming: bool | None = None,
+        cast: Cast | None = None,
     ) -> None:
         src_axes, dst_axes = _plan.pair_axes(src, dst, src_shape)
         src_given, dst_given = _split_blocks(src, dst, dict(zip(BLOCK_KEYWORDS, blocks, strict=True)))
@@ -92,7 +100,14 @@ class Conversion:
         self.strides = dense_strides(self.shape, self.itemsize)
         self.nbytes = math.prod(self.shape) * self.itemsize
         self._axes = _plan.linear_axes(src_storage, dst_storage, extents)
-        both = self.nbytes + math.prod(src_shape) * self.itemsize
+        channel_axis = next((a for a in _plan.CHANNEL_AXES if a in extents), "")
+        self.channels = extents.get(channel_axis, 1)
+        if cast and cast.channel_axis:
+            if all(axis.names != (channel_axis,) for axis in self._axes):
+                raise ValueError(f"{self.name}: no axis C of its own, so scale= and bias= must be numbers")
+            cast = cast._replace(channel_axis=channel_axis)
+        self.cast = cast
+        both = self.nbytes + math.prod(src_shape) * (cast.src_width if cast else self.itemsize)
         self.streams = both >= STREAMING_THRESHOLD if streaming is None else streaming
         self.zeros = bytes(self.itemsize)
         self._programs: dict[Any, tuple[_engine.Program, bool]] = {}
@@ -101,7 +116,7 @@ class Conversion:
     def groups(self, src_strides: Sequence[int], dst_strides: Sequence[int]) -> list[_plan.Group]:
         """The plan for these strides."""
         chunk = min(max(_MIN_CHUNK_BYTES, self.nbytes // (_CHUNKS_PER_CPU * _CPUS)), _MAX_CHUNK_BYTES)
-        return _plan.plan_groups(self._axes, src_strides, dst_strides, self.itemsize, chunk, self.streams)
+        return _plan.plan_groups(self._axes, src_strides, dst_strides, self.itemsize, chunk, self.streams, self.cast)
 
     def program(self, src_strides: tuple[int, ...], dst_strides: tuple[int, ...], fill: bytes) -> _engine.Program:
         """The plan for these strides, ready to run; kept for the next call."""
@@ -117,20 +132,53 @@ class Conversion:
         key = src_strides, dst_strides, fill
         last_key, last = self._last  # comparing two keys takes a third of hashing one
         if last_key == key:
-            return cast(tuple[_engine.Program, bool], last)
+            return typing.cast(tuple[_engine.Program, bool], last)
         bound = self._programs.get(key)
         if bound is None:
             if len(self._programs) >= 64:  # a caller with ever new strides must not fill the memory
                 self._programs.clear()
             groups = self.groups(src_strides, dst_strides)
-            bound = self._programs[key] = _engine.Program(groups, fill), _plan.is_identity(groups)
+            program = _engine.Program(groups, fill, cast=self.cast)
+            bound = self._programs[key] = program, not self.cast and _plan.is_identity(groups)
         self._last = key, bound
         return bound
 
-    def run(self, src: Array, dst: Array, fill: bytes, threads: int | None) -> None:
+    def run(self, src: Array, dst: Array, fill: bytes, threads: int | None, factors: Factors | None = None) -> None:
         """Fill `dst`, which was checked, from `src`."""
         program = self.program(src.strides, dst.strides, fill)
-        program.run(dst, src, thread_number(self.nbytes, threads))
+        program.run(dst, src, thread_number(self.nbytes, threads), factors)
+
+    def run_by_numpy(
+        self,
+        src: Array,
+        dtypes: Sequence[np.dtype[Any]],
+        dst: Array,
+        fill: bytes,
+        threads: int | None,
+        factors: Factors | None = None,
+    ) -> None:
+        """The same from an input that NumPy has to cast first, to one dtype after the other.
+
+        The cast is done slice by slice, so that what it writes is still in a cache when it is moved. A cast that may
+        fail comes before the first byte is written.
+        """
+
+        def numpy_cast(part: Array) -> Array:
+            with np.errstate(all="ignore"):
+                for dtype in dtypes:
+                    part = part.astype(dtype, casting="unsafe")
+            return part
+
+        if not all(itertools.starmap(sliceable, itertools.pairwise((src.dtype, *dtypes)))):
+            self.run(numpy_cast(src), dst, fill, threads, factors)
+            return
+        most = _SLICE_BYTES // dtypes[-1].itemsize
+        channel_axis = self.cast.channel_axis if self.cast else ""
+        for src_index, dst_index, axes in _plan.cut_axis(self._axes, src.shape, src.strides, most, channel_axis):
+            part, out = numpy_cast(src[src_index]), dst[dst_index]
+            groups = _plan.plan_groups(axes, part.strides, out.strides, self.itemsize, _MIN_CHUNK_BYTES, cast=self.cast)
+            n = thread_number(out.nbytes, threads)
+            _engine.Program(groups, fill, cast=self.cast).run(out, part, n, factors)
 
     def __repr__(self) -> str:
         return f"{self.name} for {self.src_shape}"
@@ -172,8 +220,9 @@ def conversion_for(
     channels: int | None,
     blocks: tuple[BlockArgument, ...],
     streaming: bool | None = None,
+    cast: Cast | None = None,
 ) -> Conversion:
-    return Conversion(as_format(src), as_format(dst), src_shape, dtype, shape, channels, blocks, streaming)
+    return Conversion(as_format(src), as_format(dst), src_shape, dtype, shape, channels, blocks, streaming, cast)
 
 
 def convert(
@@ -191,14 +240,16 @@ def convert(
     fill: Any,
     dtype: DTypeLike | None,
     casting: str,
+    scale: Any,
+    bias: Any,
     copy: bool | None,
     threads: int | None,
 ) -> Array:
     """What every conversion does: check, plan, run."""
-    arguments = (src, dst, shape, channels, groups, c0, n0, m0, fill, dtype, casting, copy)
+    arguments = (src, dst, shape, channels, groups, c0, n0, m0, fill, dtype, casting, scale, bias, copy)
     call = _engine.recall(x, out, arguments)
     if call is not None:
-        return call_again(call, cast(Array, x), cast(Array | None, out), threads)
+        return call_again(call, typing.cast(Array, x), typing.cast(Array | None, out), threads)
     source = as_input(x, name)
     if type(src) is not str:
         src = as_format(src)
@@ -211,20 +262,24 @@ def convert(
     if copy is not True and copy is not False and copy is not None:
         raise TypeError(f"{name}: copy= must be True, False or None, got {copy!r}")
     check_casting(casting, name)
-    result_dtype = source.dtype
+    between = source.dtype
     if dtype is not None:
-        result_dtype = np.dtype(dtype)
-        check_cast(source.dtype, result_dtype, casting, name)
+        between = np.dtype(dtype)
+        check_cast(source.dtype, between, casting, name)
+    factors = None if scale is bias is None else as_factors(scale, bias, name)
     target = None
-    between = result_dtype
+    result_dtype = between
     if out is not None:
         if copy is not True:
             raise TypeError(f"{name}: copy={copy} has no meaning with out=, which is always filled")
         target = as_out(out, name)
-        check_cast(result_dtype, target.dtype, casting, name)
+        check_cast(between, target.dtype, casting, name)
         result_dtype = target.dtype
         if shape is None and as_format(dst).is_plain and not as_format(src).is_plain:
             shape = target.shape
+    if factors is not None:
+        check_scaled(source.dtype, result_dtype, dtype is None and out is None, name)
+    by_numpy, cast = cast_steps(source.dtype, between, result_dtype, factors)
     conversion = conversion_for(
         src,
         dst,
@@ -233,44 +288,49 @@ def convert(
         None if shape is None else as_shape(shape, name),
         None if channels is None else as_channels(channels, name),
         as_blocks(c0, n0, m0, name),
+        None,
+        cast,
     )
+    if factors is not None:
+        check_channels(factors, conversion.channels, f"{name}: {conversion.name}")
     padding = conversion.zeros if fill is None else fill_bytes(fill, result_dtype, name)
     if target is not None:
         check_out(target, conversion.shape, f"{name}: {conversion.name}")
     elif copy is not True:
-        same = source.dtype == result_dtype
+        same = not (by_numpy or cast)
         if same and conversion.moves_nothing(source.strides, conversion.strides, padding):
             return _engine.view(source, conversion.shape, conversion.strides)
         if copy is False:
             raise ValueError(
                 f"{name}: {conversion} with strides {source.strides} needs a copy, which copy=False forbids"
             )
-    lasting = copy is True and source is x and source.dtype == result_dtype and all(map(_lasts, arguments))
+    lasting = copy is True and source is x and not by_numpy and all(map(_lasts, arguments))
+    whole = None
     if target is None:
         target = _engine.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
     elif has_holes(result_dtype):
         # The holes are other fields of the same records: only NumPy's assignment leaves them alone.
         whole = _engine.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
-        conversion.run(source.astype(result_dtype, casting=cast(Any, casting)), whole, padding, threads)
-        np.copyto(target, whole)
-        return target
+        lasting = False
     elif share_memory(source, target):
         if (
-            source.dtype == result_dtype
+            not (by_numpy or cast)
             and source.ctypes.data == target.ctypes.data
             and conversion.moves_nothing(source.strides, target.strides, padding)
         ):
             return target
         source = source.copy()
         lasting = False
-    if source.dtype != between:
-        source = source.astype(between, casting=cast(Any, casting))
-    if between != result_dtype:
-        source = source.astype(result_dtype, casting=cast(Any, casting))
-    conversion.run(source, target, padding, threads)
+    filled = target if whole is None else whole
+    if by_numpy:
+        conversion.run_by_numpy(source, by_numpy, filled, padding, threads, factors)
+    else:
+        conversion.run(source, filled, padding, threads, factors)
+    if whole is not None:
+        np.copyto(target, whole)
     if lasting:
         program = conversion.program(source.strides, target.strides, padding)
-        _engine.remember(source, out, arguments, conversion, program)
+        _engine.remember(source, target, out is None, arguments, conversion, program, factors)
     return target
 
 
@@ -280,8 +340,8 @@ def call_again(call: _engine.Call, x: Array, out: Array | None, threads: int | N
     if threads is not None:
         threads = _threads.as_thread_count(threads)
     if out is None:
-        out = _engine.empty(conversion.shape, x.dtype, conversion.strides, conversion.nbytes)
-    call.program.run(out, x, thread_number(conversion.nbytes, threads))
+        out = _engine.empty(conversion.shape, call.result, conversion.strides, conversion.nbytes)
+    call.program.run(out, x, thread_number(conversion.nbytes, threads), call.factors)
     return out
 
 

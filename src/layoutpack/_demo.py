@@ -1,4 +1,4 @@
-"""The demonstration: a photograph through three conversions, each checked and timed against plain NumPy.
+"""The demonstration: a photograph through four conversions, each checked and timed against plain NumPy.
 
 matplotlib and Pillow (the extra ``demo``) are imported only where they are used, so that the command line can take
 the timer and the table from here without them.
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Pixels = NDArray[np.uint8]
 
+MEAN, STD = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], np.float32)  # of ImageNet, for values from 0 to 1
+TOLERANCE = 1e-6  # of the normalised values, which reach 2.6; NumPy rounds them more than once
 M0, C0 = 16, 32  # rows of a FRACTAL_NZ tile; block of channels and columns of a tile for one-byte integers
 REPEATS = 15
 SECONDS = 3.0  # per conversion: a large photograph is timed less often
@@ -50,7 +52,8 @@ def run(image: Path | None, folder: Path, save: Callable[[Path, Array], None]) -
         return 1
     timings = [result.time() for result in results]
     print(report(results, timings))
-    print("\nEvery result equals the NumPy formula bit for bit, and the way back gives the original bytes.")
+    print("\nEvery layout equals the NumPy formula bit for bit, the normalised values to a millionth;")
+    print("the way back gives the original bytes.")
 
     folder.mkdir(parents=True, exist_ok=True)
     for result in results:
@@ -123,6 +126,18 @@ def numpy_channels_last(nchw: Array) -> Array:
     return np.ascontiguousarray(nchw.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
 
 
+def numpy_normalised(photo: Array) -> Array:
+    """(H, W, C) -> (1, C, H, W): to values from 0 to 1, less the mean, divided by the deviation."""
+    values = photo.astype(np.float32) / np.float32(255)
+    return np.ascontiguousarray(((values - MEAN) / STD).transpose(2, 0, 1)[None])
+
+
+def denormalised(batch: Array) -> Array:
+    """The way back."""
+    values: Array = (batch[0].transpose(1, 2, 0) * STD + MEAN) * 255
+    return np.rint(values).astype(np.uint8)
+
+
 # ---- conversions, checked and timed ----
 
 
@@ -138,6 +153,8 @@ class Conversion:
     unpack: Callable[[Array], Array]
     storage: Callable[[Array], Array] = lambda packed: packed
     """The packed array with its axes in the order of memory, which is the order that a .npy file keeps."""
+    computes: bool = False
+    """Whether values are computed, not only moved."""
 
 
 def conversions(photo: Pixels) -> list[Conversion]:
@@ -174,6 +191,15 @@ def conversions(photo: Pixels) -> list[Conversion]:
             lambda y: lp.to_contiguous(y),
             lambda packed: packed.transpose(0, 2, 3, 1),
         ),
+        Conversion(
+            "HWC -> NCHW, normalised",
+            "normalised.npy",
+            photo,
+            lambda x: lp.pack_images(x, scale=1 / 255, mean=MEAN, std=STD),
+            numpy_normalised,
+            denormalised,
+            computes=True,
+        ),
     ]
 
 
@@ -197,7 +223,8 @@ class Result:
         conversion = self.conversion
         expected = conversion.storage(conversion.formula(conversion.source))
         found = []
-        if not self.stored().flags.c_contiguous or not same_bytes(self.stored(), expected):
+        same = same_values if conversion.computes else same_bytes
+        if not self.stored().flags.c_contiguous or not same(self.stored(), expected):
             found.append(f"{conversion.title}: the result differs from the NumPy formula")
         if not same_bytes(conversion.unpack(self.packed), conversion.source):
             found.append(f"{conversion.title}: the way back does not give the original bytes")
@@ -219,6 +246,11 @@ def same_bytes(a: Array, b: Array) -> bool:
         return False
     one, other = (np.ascontiguousarray(x).reshape(-1).view(np.uint8) for x in (a, b))
     return np.array_equal(one, other)
+
+
+def same_values(a: Array, b: Array) -> bool:
+    """Whether two arrays have the same shape and type and, but for their rounding, the same values."""
+    return a.shape == b.shape and a.dtype == b.dtype and np.allclose(a, b, rtol=0, atol=TOLERANCE)
 
 
 def best_times(calls: Mapping[str, Callable[[], object]], repeat: int, seconds: float = math.inf) -> dict[str, float]:
@@ -306,7 +338,7 @@ def draw(
         FigureCanvasAgg(figure)
         height, width, channels = photo.shape
         figure.suptitle(
-            f"layoutpack {lp.__version__}: {name}, {height} x {width} x {channels} {photo.dtype}, in three layouts",
+            f"layoutpack {lp.__version__}: {name}, {height} x {width} x {channels} {photo.dtype}, in four layouts",
             fontsize=13,
             fontweight="bold",
         )
@@ -396,7 +428,7 @@ def draw_first_bytes(axes: Axes, photo: Pixels, results: Sequence[Result]) -> No
     """A few bytes of each storage from the same pixel on, in the colour of the channel that they belong to."""
     height, width, channels = photo.shape
     pixel = (height // 2) * width + width // 2
-    nc1hwc0, _, last = results
+    nc1hwc0, _, last, *_ = results
     at = np.arange(LANES)
     strips = [
         ("NCHW: a whole plane of red comes first", last.conversion.source, 1, (pixel + at) // (height * width)),

@@ -36,9 +36,14 @@ OPTIONS = """out : ndarray or tuple of one ndarray, optional
     fill : scalar, optional
         Value of the padding; zero bytes if left out.
     dtype : dtype, optional
-        Type of the result; NumPy casts.
+        Type of the result. float32, float16, bfloat16, uint8, int8, uint16 and int16 become float32, float16 or
+        bfloat16 on the way; NumPy does the other casts. Rounding is to nearest even, a NaN stays one, nothing warns.
     casting : {'no', 'equiv', 'safe', 'same_kind', 'unsafe'}, optional
         Which casts `dtype` and `out` may ask for.
+    scale, bias : float or sequence of float, optional
+        Each element becomes ``x * scale + bias``, with one for all or one for each channel; padding stays `fill`. Both
+        are taken as float32, as is an input of another type than those of `dtype`; the result must be float32 (one
+        rounding: at most ``2**-24 * abs(result)`` off), float16 or bfloat16 (which round that once more).
     copy : bool or None, optional
         True: always a fresh array. None: a view where the bytes already agree. False: that, or ValueError.
     threads : int, optional
@@ -62,7 +67,7 @@ PACK = """Pack a tensor into {name}: {what}.
     Raises
     ------
     TypeError
-        If `x` is a masked array or holds Python objects, if a cast is not allowed.
+        If `x` is a masked array or holds Python objects, if a cast is not allowed, if a scaled result is no float.
     ValueError
         If the number of axes, a block size or `out` does not fit, or C0 has no default for the dtype. Nothing has been
         written then.

@@ -5,18 +5,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from layoutpack._conversion import Conversion
+from layoutpack._numbers import Factors
 from layoutpack._plan import Group
+from layoutpack._tiles import Cast
 
 ALIGNMENT: Final[int]
 OPENMP: Final[int]
 COMPILER: Final[str]
+NUMBER_TYPES: Final[tuple[str, ...]]
 
 @final
 class Program:
     @property
     def chunks(self) -> int: ...
-    def __new__(cls, groups: Sequence[Group], fill: bytes, isa: str = "") -> Self: ...
-    def run(self, dst: NDArray[Any], src: NDArray[Any], threads: int) -> None: ...
+    def __new__(cls, groups: Sequence[Group], fill: bytes, isa: str = "", cast: Cast | None = None) -> Self: ...
+    def run(self, dst: NDArray[Any], src: NDArray[Any], threads: int, factors: Factors | None = None) -> None: ...
+
+def run_many(
+    programs: list[Program],
+    dst: NDArray[Any],
+    step: int,
+    sources: list[NDArray[Any]],
+    threads: int,
+    factors: Factors | None = None,
+) -> None: ...
 
 @final
 class Call:
@@ -24,11 +36,21 @@ class Call:
     def conversion(self) -> Conversion: ...
     @property
     def program(self) -> Program: ...
+    @property
+    def factors(self) -> Factors | None: ...
+    @property
+    def result(self) -> np.dtype[Any]: ...
     def __new__(cls) -> Self: ...
 
 def recall(x: object, out: object, arguments: tuple[object, ...]) -> Call | None: ...
 def remember(
-    x: NDArray[Any], out: object, arguments: tuple[object, ...], conversion: Conversion, program: Program
+    x: NDArray[Any],
+    y: NDArray[Any],
+    fresh: bool,
+    arguments: tuple[object, ...],
+    conversion: Conversion,
+    program: Program,
+    factors: Factors | None = None,
 ) -> None: ...
 def environment(name: bytes) -> str: ...
 def isa_built() -> list[str]: ...

@@ -11,7 +11,7 @@ from cpython.ref cimport Py_INCREF
 from cython.parallel cimport prange
 from libc.stdint cimport uintptr_t
 from libc.stdlib cimport getenv
-from libc.string cimport memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove
 
 from layoutpack._kernels cimport (
     LP_FILL_BYTES,
@@ -22,6 +22,7 @@ from layoutpack._kernels cimport (
     lp_kernels,
     lp_kernels_available,
     lp_kernels_built,
+    lp_lines,
     lp_loop,
     lp_panel,
     lp_prefetch,
@@ -137,6 +138,10 @@ cdef enum:
     SCRATCH = 96 * 1024  # bytes, on the stack of each thread
     RUNS = 16
     RUN = 2048  # bytes of planes that become one block of a run
+    NUMBERS = 48 * 1024  # bytes for numbers on their way, and again before them where they were no neighbours
+    BEFORE = 1
+    AFTER = 2
+    ALONE = 3
 
 
 # Output on its way past the caches: whole lines are stored, what is left waits in front of the next block.
@@ -178,38 +183,138 @@ cdef void sink_write(sink *s, ptrdiff_t size) noexcept nogil:
     memmove(s.block - s.waiting, data + (size - s.waiting), s.waiting)  # a short block goes on from itself
 
 
-cdef void to_scratch(
-    const lp_box *box, lp_panel *p, ptrdiff_t live_rows, ptrdiff_t live_cols, char *block, const char *src,
-    ptrdiff_t src_at
+cdef inline ptrdiff_t odd_lines(ptrdiff_t size) noexcept nogil:
+    """Bytes from row to row in scratch: an odd number of lines, so that rows fall into different sets of the cache."""
+    return ((size + LINE - 1) // LINE | 1) * LINE
+
+
+# What a call works on, and where it is: offsets into output and input in bytes, into the factors in floats.
+cdef struct job:
+    const lp_group *groups
+    char *dst
+    const char *src
+    const float *scale  # NULL: numbers are only converted
+    const float *bias
+
+
+cdef struct place:
+    ptrdiff_t dst, src, factor
+
+
+cdef inline place moved(place at, const lp_loop *loop, ptrdiff_t n) noexcept nogil:
+    at.dst += n * loop.dst_stride
+    at.src += n * loop.src_stride
+    at.factor += n * loop.factor_stride
+    return at
+
+
+cdef inline place within(const lp_panel *p, const lp_box *box, place at, ptrdiff_t r, ptrdiff_t c) noexcept nogil:
+    """Where word (r, c) of a panel is."""
+    at.dst += r * p.dst_rs + c * p.dst_cs
+    at.src += r * p.src_rs + c * p.src_cs
+    at.factor += r * box.factor_rs + c * box.factor_cs
+    return at
+
+
+cdef void pad(char *dst, const lp_panel *p) noexcept nogil:
+    """What a panel has no source for, right of the valid columns and below the valid rows."""
+    cdef lp_panel q = p[0]
+    q.planes, q.valid_rows, q.valid_cols = 1, 0, 0
+    if p.valid_cols < p.cols and p.valid_rows:
+        q.rows, q.cols = p.valid_rows, p.cols - p.valid_cols
+        chosen.copy(dst + p.valid_cols * p.dst_cs, dst, &q)
+    if p.valid_rows < p.rows:
+        q.rows, q.cols = p.rows - p.valid_rows, p.cols
+        chosen.copy(dst + p.valid_rows * p.dst_rs, dst, &q)
+
+
+cdef void convert_tile(const lp_box *box, const job *j, lp_panel *tile, char *dst, place at) noexcept nogil:
+    """One tile whose numbers are converted, line by line: before it is moved, after that, or instead."""
+    cdef char scratch[LINE + NUMBERS]
+    cdef char *near = <char *> ((<uintptr_t> scratch + LINE - 1) & ~<uintptr_t> (LINE - 1))
+    cdef char *raw
+    cdef const char *src = j.src + at.src
+    cdef lp_panel p = tile[0]
+    cdef lp_panel q
+    cdef lp_lines lines
+    lines.scale = lines.bias = NULL
+    lines.factor_ls, lines.factor_es = box.factor_rs, box.factor_cs
+    if j.scale != NULL:
+        lines.scale, lines.bias = j.scale + at.factor, j.bias + at.factor
+    q.planes, q.src_ps, q.dst_ps, q.width, q.fill = 1, 0, 0, box.src_width, p.fill
+    if box.converts == ALONE or box.converts == AFTER:
+        lines.lines, lines.n, lines.dst_ls = p.valid_rows, p.valid_cols, p.dst_rs
+        lines.src_ls = p.src_rs
+        if box.converts == AFTER:
+            q.rows = q.valid_rows = p.valid_rows
+            q.cols = q.valid_cols = p.valid_cols
+            q.src_rs, q.src_cs, q.dst_rs, q.dst_cs = p.src_rs, p.src_cs, p.valid_cols * box.src_width, box.src_width
+            box.kernel(near, src, &q)
+            src, lines.src_ls = near, q.dst_rs
+        box.convert(dst, src, &lines)
+        if p.valid_rows < p.rows or p.valid_cols < p.cols:
+            pad(dst, &p)
+        return
+    lines.lines, lines.n, lines.src_ls = p.valid_rows, p.valid_cols, p.src_rs
+    q.src_cs = p.src_cs
+    if box.by_row:
+        lines.lines, lines.n, lines.src_ls = p.valid_cols, p.valid_rows, p.src_cs
+        lines.factor_ls, lines.factor_es = box.factor_cs, box.factor_rs
+        q.src_cs = p.src_rs
+    lines.dst_ls = lines.n * p.width
+    if lines.dst_ls >= LINE:
+        lines.dst_ls = odd_lines(lines.dst_ls)
+    if q.src_cs != box.src_width:  # no neighbours in the input: they become so first
+        raw = near + lines.lines * lines.dst_ls
+        q.rows = q.valid_rows = lines.lines
+        q.cols = q.valid_cols = lines.n
+        q.src_rs, q.dst_rs, q.dst_cs = lines.src_ls, lines.n * box.src_width, box.src_width
+        box.line(raw, src, &q)
+        src, lines.src_ls = raw, q.dst_rs
+    box.convert(near, src, &lines)
+    p.src_rs, p.src_cs = lines.dst_ls, p.width
+    if box.by_row:
+        p.src_rs, p.src_cs = p.width, lines.dst_ls
+    box.kernel(dst, near, &p)
+
+
+cdef void run_tile(
+    const lp_box *box, const job *j, lp_panel *p, ptrdiff_t live_rows, ptrdiff_t live_cols, char *dst, place at
 ) noexcept nogil:
-    """One tile of a panel, of p.rows by p.cols, into scratch."""
+    """One tile of a panel, of p.rows by p.cols, to `dst`. Where nothing is valid, no pointer to a source is formed."""
     p.valid_rows = clip(live_rows, p.rows)
     p.valid_cols = clip(live_cols, p.cols)
-    if p.valid_rows and p.valid_cols:
-        box.kernel(block, src + src_at, p)
-    else:
+    if p.valid_rows == 0 or p.valid_cols == 0:
         p.valid_rows = 0
-        box.kernel(block, src, p)
+        if box.converts == AFTER:  # whose kernel moves words of another size
+            chosen.copy(dst, j.src, p)
+        else:
+            box.kernel(dst, j.src, p)
+    elif box.convert == NULL:
+        box.kernel(dst, j.src + at.src, p)
+    else:
+        convert_tile(box, j, p, dst, at)
 
 
 cdef void stream_run(
-    const lp_box *box, sink *out, lp_panel *p, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t live_rows, ptrdiff_t live_cols,
-    char *dst, const char *src, ptrdiff_t dst_at, ptrdiff_t src_at
+    const lp_box *box, const job *j, sink *out, lp_panel *p, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t live_rows,
+    ptrdiff_t live_cols, place at
 ) noexcept nogil:
     """A panel whose rows lie side by side: blocks of some rows, made in scratch, go on where the last one ended."""
-    cdef ptrdiff_t r = 0, c, at, size
+    cdef ptrdiff_t r = 0, c, size
+    cdef place here
     p.planes = 1
     while r < rows:
         p.rows = min(box.scratch_rows, rows - r)
         size = p.rows * p.width  # of each column
-        sink_open(out, dst + (dst_at + r * p.dst_rs))
+        sink_open(out, j.dst + (at.dst + r * p.dst_rs))
         c = 0
         while c < cols:
             p.cols = min(box.scratch_cols, cols - c)
-            at = src_at + r * p.src_rs + c * p.src_cs
+            here = within(p, box, at, r, c)
             if box.ahead and r * p.width + box.ahead < live_rows * p.width:
-                lp_prefetch(src + at + box.ahead, p.src_cs, clip(live_cols - c, p.cols), size)
-            to_scratch(box, p, live_rows - r, live_cols - c, out.block + c * p.dst_cs, src, at)
+                lp_prefetch(j.src + here.src + box.ahead, p.src_cs, clip(live_cols - c, p.cols), size)
+            run_tile(box, j, p, live_rows - r, live_cols - c, out.block + c * p.dst_cs, here)
             c += box.scratch_cols
         sink_write(out, p.rows * p.dst_rs)
         r += box.scratch_rows
@@ -228,12 +333,13 @@ cdef void flush_segment(char *dst, const char *data, ptrdiff_t size) noexcept no
 
 
 cdef void stream_rows(
-    const lp_box *box, sink *out, lp_panel *p, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t live_rows, ptrdiff_t live_cols,
-    char *dst, const char *src, ptrdiff_t dst_at, ptrdiff_t src_at
+    const lp_box *box, const job *j, sink *out, lp_panel *p, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t live_rows,
+    ptrdiff_t live_cols, place at
 ) noexcept nogil:
     """A panel of long rows: segments of some rows are made in scratch, then stored row by row."""
-    cdef ptrdiff_t pitch = p.dst_rs, r = 0, c, i, at, done, size, lead = 0, before, segment
-    cdef ptrdiff_t head = -(<uintptr_t> dst + dst_at) & (LINE - 1)
+    cdef ptrdiff_t pitch = p.dst_rs, r = 0, c, i, done, size, lead = 0, before, segment
+    cdef ptrdiff_t head = -(<uintptr_t> j.dst + at.dst) & (LINE - 1)
+    cdef place here
     cdef char *row
     cdef char *start
     cdef char *end
@@ -256,13 +362,13 @@ cdef void stream_rows(
             done = -before
             while done < segment:
                 p.cols = min(box.scratch_cols, segment - done)
-                at = src_at + r * p.src_rs + (c + done) * p.src_cs
+                here = within(p, box, at, r, c + done)
                 if box.ahead and c + done + box.scratch_cols < live_cols:
-                    lp_prefetch(src + at + box.ahead, p.src_cs, p.cols, p.rows * p.width)
-                to_scratch(box, p, live_rows - r, live_cols - c - done, out.block + (before + done) * p.width, src, at)
+                    lp_prefetch(j.src + here.src + box.ahead, p.src_cs, p.cols, p.rows * p.width)
+                run_tile(box, j, p, live_rows - r, live_cols - c - done, out.block + (before + done) * p.width, here)
                 done += p.cols
             for i in range(p.rows):
-                row = dst + (dst_at + (r + i) * pitch + c * p.width)
+                row = j.dst + (at.dst + (r + i) * pitch + c * p.width)
                 start, end = row, row + segment * p.width
                 if lead and c:
                     start -= <uintptr_t> start & (LINE - 1)
@@ -275,22 +381,21 @@ cdef void stream_rows(
 
 
 cdef void stream_copy(
-    const lp_box *box, sink *out, lp_panel *p, ptrdiff_t rows, ptrdiff_t planes, char *dst, const char *src,
-    ptrdiff_t dst_at, ptrdiff_t src_at
+    const lp_box *box, sink *out, lp_panel *p, ptrdiff_t rows, ptrdiff_t planes, char *dst, const char *src
 ) noexcept nogil:
     """A panel of short rows that lie side by side: each plane is a run, and all planes may be one."""
     cdef ptrdiff_t r = 0, k = 0, step
-    if rows <= RUNS and p.dst_ps == rows * p.dst_rs and (<uintptr_t> dst + dst_at) & (p.dst_rs - 1):
+    if rows <= RUNS and p.dst_ps == rows * p.dst_rs and <uintptr_t> dst & (p.dst_rs - 1):
         # Where lines begin inside rows, one run of few sources through scratch is faster: 1.3 to 1.7 of memcpy, not
         # 1.0 to 1.3; from more than 16 sources at a time it would be slower.
         p.rows = p.valid_rows = rows
         step = max(RUN // p.dst_ps, 1)
         while k < planes:
             p.planes = min(step, planes - k)
-            sink_open(out, dst + (dst_at + k * p.dst_ps))
+            sink_open(out, dst + k * p.dst_ps)
             if box.ahead:
-                lp_prefetch(src + src_at + k * p.src_ps + box.ahead, p.src_rs, rows, p.planes * p.src_ps)
-            chosen.copy(out.block, src + (src_at + k * p.src_ps), p)
+                lp_prefetch(src + k * p.src_ps + box.ahead, p.src_rs, rows, p.planes * p.src_ps)
+            chosen.copy(out.block, src + k * p.src_ps, p)
             sink_write(out, p.planes * p.dst_ps)
             k += step
         return
@@ -298,13 +403,8 @@ cdef void stream_copy(
     while r < rows:
         p.rows = p.valid_rows = min(box.scratch_rows, rows - r)
         p.before, p.after = r, rows - r - p.rows
-        box.kernel(dst + (dst_at + r * p.dst_rs), src + (src_at + r * p.src_rs), p)
+        box.kernel(dst + r * p.dst_rs, src + r * p.src_rs, p)
         r += p.rows
-
-
-cdef inline ptrdiff_t odd_lines(ptrdiff_t size) noexcept nogil:
-    """Bytes from row to row in scratch: an odd number of lines, so that rows fall into different sets of the cache."""
-    return ((size + LINE - 1) // LINE | 1) * LINE
 
 
 cdef void tile_by_scratch(
@@ -347,7 +447,7 @@ cdef void tile_by_scratch(
 
 cdef void run_by_scratch(
     const lp_box *box, char *scratch, lp_panel *p, ptrdiff_t planes, ptrdiff_t rows, ptrdiff_t cols, char *dst,
-    const char *src, ptrdiff_t dst_at, ptrdiff_t src_at
+    const char *src
 ) noexcept nogil:
     """A panel without padding, tile by tile through scratch on one side or both."""
     cdef ptrdiff_t k = 0, r, c
@@ -360,23 +460,24 @@ cdef void run_by_scratch(
             while c < cols:
                 p.cols = p.valid_cols = min(box.col_tile, cols - c)
                 tile_by_scratch(box, p, scratch, scratch + SCRATCH // 2,
-                                dst + (dst_at + k * p.dst_ps + r * p.dst_rs + c * p.dst_cs),
-                                src + (src_at + k * p.src_ps + r * p.src_rs + c * p.src_cs))
+                                dst + (k * p.dst_ps + r * p.dst_rs + c * p.dst_cs),
+                                src + (k * p.src_ps + r * p.src_rs + c * p.src_cs))
                 c += box.col_tile
             r += box.row_tile
         k += p.planes
 
 
 cdef void run_panel(
-    const lp_box *box, sink *out, const ptrdiff_t *extents, int shared, bint dead, ptrdiff_t planes, char *dst,
-    const char *src, ptrdiff_t dst_at, ptrdiff_t src_at
+    const lp_box *box, const job *j, sink *out, const ptrdiff_t *extents, int shared, bint dead, ptrdiff_t planes,
+    place at
 ) noexcept nogil:
     """One panel, tile by tile: so many rows and columns at once that both sides stay in the first cache."""
     cdef const lp_loop *plane
     cdef const lp_loop *row
     cdef const lp_loop *col
-    cdef ptrdiff_t rows = 1, cols = 1, live_planes = 1, live_rows = 1, live_cols = 1, r = 0, c, at
+    cdef ptrdiff_t rows = 1, cols = 1, live_planes = 1, live_rows = 1, live_cols = 1, r = 0, c
     cdef lp_panel p
+    cdef place here
     p.width = box.width
     p.fill = box.fill
     p.src_ps = p.src_rs = p.src_cs = p.dst_ps = p.dst_rs = p.dst_cs = 0
@@ -397,62 +498,59 @@ cdef void run_panel(
     if dead:
         live_planes = 0
     if (box.gather or box.scatter) and live_planes == planes and live_rows == rows and live_cols == cols:
-        run_by_scratch(box, out.block, &p, planes, rows, cols, dst, src, dst_at, src_at)
+        run_by_scratch(box, out.block, &p, planes, rows, cols, j.dst + at.dst, j.src + at.src)
         return
     if box.scratch_rows and not box.scratch_cols:
         p.cols = p.valid_cols = cols
-        stream_copy(box, out, &p, rows, planes, dst, src, dst_at, src_at)
+        stream_copy(box, out, &p, rows, planes, j.dst + at.dst, j.src + at.src)
         return
     if box.scratch_rows:
         if not live_planes:
             live_rows = 0
         if box.scratch_run and p.dst_rs == cols * p.width:
-            stream_run(box, out, &p, rows, cols, live_rows, live_cols, dst, src, dst_at, src_at)
+            stream_run(box, j, out, &p, rows, cols, live_rows, live_cols, at)
             return
         if not box.scratch_run:
-            stream_rows(box, out, &p, rows, cols, live_rows, live_cols, dst, src, dst_at, src_at)
+            stream_rows(box, j, out, &p, rows, cols, live_rows, live_cols, at)
             return
     while r < rows:
         p.rows = min(box.row_tile, rows - r)
         c = 0
         while c < cols:
             p.cols = min(box.col_tile, cols - c)
-            p.valid_rows = clip(live_rows - r, p.rows)
-            p.valid_cols = clip(live_cols - c, p.cols)
-            p.planes = live_planes if p.valid_rows and p.valid_cols else 0
-            at = dst_at + r * p.dst_rs + c * p.dst_cs
-            # Planes of nothing but padding have no source: a pointer outside the input is never formed.
-            if p.planes:
-                box.kernel(dst + at, src + (src_at + r * p.src_rs + c * p.src_cs), &p)
-            if p.planes < planes:
-                at += p.planes * p.dst_ps
-                p.planes = planes - p.planes
-                p.valid_rows = 0
-                box.kernel(dst + at, src, &p)
+            here = within(&p, box, at, r, c)
+            # Planes of nothing but padding have no source.
+            if live_planes:
+                p.planes = live_planes
+                run_tile(box, j, &p, live_rows - r, live_cols - c, j.dst + here.dst, here)
+            if live_planes < planes:
+                here.dst += live_planes * p.dst_ps
+                p.planes = planes - live_planes
+                run_tile(box, j, &p, 0, 0, j.dst + here.dst, here)
             c += box.col_tile
         r += box.row_tile
 
 
 cdef void run_box(
-    const lp_box *box, sink *out, const ptrdiff_t *extents, int shared, char *dst, const char *src, ptrdiff_t dst_at,
-    ptrdiff_t src_at
+    const lp_box *box, const job *j, sink *out, const ptrdiff_t *extents, int shared, place at
 ) noexcept nogil:
     """All panels of a box. `extents` are those of the shared loops in this chunk."""
     cdef ptrdiff_t planes = 1, k = 0
+    at.dst += box.dst_offset
+    at.src += box.src_offset
+    at.factor += box.factor_offset
     if box.plane >= 0:
         planes = extents[box.plane] if box.plane < shared else box.loops[box.plane].extent
     if not box.plane_tile:
-        run_nest(box, out, extents, shared, planes, dst, src, dst_at, src_at)
+        run_nest(box, j, out, extents, shared, planes, at)
         return
     while k < planes:
-        run_nest(box, out, extents, shared, min(box.plane_tile, planes - k), dst, src,
-                 dst_at + k * box.loops[box.plane].dst_stride, src_at + k * box.loops[box.plane].src_stride)
+        run_nest(box, j, out, extents, shared, min(box.plane_tile, planes - k), moved(at, &box.loops[box.plane], k))
         k += box.plane_tile
 
 
 cdef void run_nest(
-    const lp_box *box, sink *out, const ptrdiff_t *extents, int shared, ptrdiff_t planes, char *dst, const char *src,
-    ptrdiff_t dst_at, ptrdiff_t src_at
+    const lp_box *box, const job *j, sink *out, const ptrdiff_t *extents, int shared, ptrdiff_t planes, place at
 ) noexcept nogil:
     """The loops around the panels of a box."""
     cdef ptrdiff_t index[LP_MAX_LOOPS]
@@ -460,8 +558,6 @@ cdef void run_nest(
     cdef ptrdiff_t valid[LP_MAX_LOOPS]
     cdef const lp_loop *loop
     cdef int k, dead = 0, inner = box.n_nest - 1
-    dst_at += box.dst_offset
-    src_at += box.src_offset
     for k in range(box.n_nest):
         index[k] = 0
         loop = &box.loops[box.nest[k]]
@@ -469,18 +565,16 @@ cdef void run_nest(
         valid[k] = extent[k] if box.nest[k] < shared else loop.valid
         dead += valid[k] == 0
     while True:
-        run_panel(box, out, extents, shared, dead > 0, planes, dst, src, dst_at, src_at)
+        run_panel(box, j, out, extents, shared, dead > 0, planes, at)
         k = inner
         while k >= 0:
             loop = &box.loops[box.nest[k]]
             index[k] += 1
             if index[k] < extent[k]:
-                dst_at += loop.dst_stride
-                src_at += loop.src_stride
+                at = moved(at, loop, 1)
                 dead += index[k] == valid[k]  # from here on this loop has no source
                 break
-            dst_at -= (extent[k] - 1) * loop.dst_stride
-            src_at -= (extent[k] - 1) * loop.src_stride
+            at = moved(at, loop, 1 - extent[k])
             dead -= 0 < valid[k] < extent[k]
             index[k] = 0
             k -= 1
@@ -488,18 +582,13 @@ cdef void run_nest(
             return
 
 
-cdef struct job:
-    const lp_group *groups
-    char *dst
-    const char *src
-
-
 cdef void run_chunk(void *argument, ptrdiff_t chunk) noexcept nogil:
     """One chunk of a job: a range of the shared loops of one group, with all its boxes."""
     cdef const job *j = <const job *> argument
     cdef const lp_group *group = j.groups
     cdef ptrdiff_t extents[LP_MAX_LOOPS]
-    cdef ptrdiff_t count, at, src_at, dst_at
+    cdef ptrdiff_t count, first
+    cdef place at
     cdef int k
     cdef char scratch[LINE + LINE + SCRATCH]
     cdef sink out
@@ -508,16 +597,15 @@ cdef void run_chunk(void *argument, ptrdiff_t chunk) noexcept nogil:
     while chunk >= group.chunks:
         chunk -= group.chunks
         group += 1
-    src_at, dst_at = group.src_offset, group.dst_offset
+    at.dst, at.src, at.factor = group.dst_offset, group.src_offset, group.factor_offset
     for k in range(group.n_loops - 1, -1, -1):
         count = (group.loops[k].extent + group.steps[k] - 1) // group.steps[k]
-        at = chunk % count * group.steps[k]
+        first = chunk % count * group.steps[k]
         chunk //= count
-        extents[k] = min(group.steps[k], group.loops[k].extent - at)
-        src_at += at * group.loops[k].src_stride
-        dst_at += at * group.loops[k].dst_stride
+        extents[k] = min(group.steps[k], group.loops[k].extent - first)
+        at = moved(at, &group.loops[k], first)
     for k in range(group.n_boxes):
-        run_box(&group.boxes[k], &out, extents, group.n_loops, j.dst, j.src, dst_at, src_at)
+        run_box(&group.boxes[k], j, &out, extents, group.n_loops, at)
     if group.streams:
         if out.waiting:
             sink_close(&out)
@@ -574,6 +662,16 @@ def environment(bytes name):
 
 # ---- programs -----------------------------------------------------------------------------------------------------
 
+NUMBER_TYPES = ("float32", "float16", "bfloat16", "uint8", "int8", "uint16", "int16")
+"""Names of the types that are converted, as LP_FLOAT32 and so on count them; the results are the first three."""
+
+
+cdef const float *floats(cnp.ndarray a) except NULL:
+    if cnp.PyArray_TYPE(a) != cnp.NPY_FLOAT32 or not cnp.PyArray_IS_C_CONTIGUOUS(a):
+        raise TypeError("factors must be contiguous arrays of float32")
+    return <const float *> cnp.PyArray_DATA(a)
+
+
 @cython.final
 cdef class Program:
     """A plan bound to strides, in the engine's own structures.
@@ -586,6 +684,8 @@ cdef class Program:
         One element of padding.
     isa : str, optional
         Instruction set of the kernels; the chosen one if left out. For comparisons.
+    cast : layoutpack._tiles.Cast, optional
+        The numbers that the elements are and become.
     """
 
     cdef lp_group *groups
@@ -594,13 +694,13 @@ cdef class Program:
     cdef const lp_kernels *kernels
     cdef list blocks  # of memory, kept until the program dies
 
-    def __cinit__(self, groups, bytes fill, str isa=""):
+    def __cinit__(self, groups, bytes fill, str isa="", cast=None):
         self.kernels = find_kernels(isa) if isa else chosen
         self.blocks = []
         self.n_groups = len(groups)
         self.groups = <lp_group *> self.allocate(self.n_groups * sizeof(lp_group))
         for i, group in enumerate(groups):
-            self.add_group(&self.groups[i], group, fill)
+            self.add_group(&self.groups[i], group, fill, cast)
 
     cdef void *allocate(self, size_t size) except NULL:
         block = bytearray(size + 1)
@@ -609,11 +709,12 @@ cdef class Program:
 
     cdef int add_loops(self, lp_loop *loops, source) except -1:
         cdef int i
-        for i, (extent, valid, src, dst) in enumerate(source):
+        for i, (extent, valid, src, dst, factor) in enumerate(source):
             loops[i].extent, loops[i].valid, loops[i].src_stride, loops[i].dst_stride = extent, valid, src, dst
+            loops[i].factor_stride = factor
         return 0
 
-    cdef int add_group(self, lp_group *group, source, bytes fill) except -1:
+    cdef int add_group(self, lp_group *group, source, bytes fill, cast) except -1:
         cdef int i, n = len(source.loops)
         cdef lp_loop *loops = <lp_loop *> self.allocate(n * sizeof(lp_loop))
         cdef ptrdiff_t *steps = <ptrdiff_t *> self.allocate(n * sizeof(ptrdiff_t))
@@ -622,8 +723,9 @@ cdef class Program:
         for i in range(n):
             steps[i] = source.steps[i]
         for i, box in enumerate(source.boxes):
-            self.add_box(&boxes[i], box, source.loops, fill)
+            self.add_box(&boxes[i], box, source.loops, fill, cast)
         group.src_offset, group.dst_offset = source.src_offset, source.dst_offset
+        group.factor_offset = source.factor_offset
         group.loops, group.steps, group.n_loops = loops, steps, n
         group.boxes, group.n_boxes = boxes, len(source.boxes)
         group.streams = any(box.tiling.streams for box in source.boxes)
@@ -631,7 +733,7 @@ cdef class Program:
         self.chunks += group.chunks
         return 0
 
-    cdef int add_box(self, lp_box *box, source, shared, bytes fill) except -1:
+    cdef int add_box(self, lp_box *box, source, shared, bytes fill, cast) except -1:
         cdef int i, log2, n_nest = len(source.panel.nest)
         cdef ptrdiff_t width = source.width, ready = 0, room = max(width, <ptrdiff_t> LP_FILL_BYTES)
         panel, tiling = source.panel, source.tiling
@@ -648,6 +750,7 @@ cdef class Program:
             memcpy(pattern + ready, <const char *> fill, min(<ptrdiff_t> len(fill), room - ready))
             ready += len(fill)
         box.src_offset, box.dst_offset = source.src_offset, source.dst_offset
+        box.factor_offset = source.factor_offset
         box.loops, box.nest, box.n_nest = loops, nest, n_nest
         box.plane, box.row, box.col = panel.plane, panel.row, panel.col
         box.width, box.fill = width, pattern
@@ -656,10 +759,23 @@ cdef class Program:
         box.scratch_rows, box.scratch_run = tiling.scratch_rows, tiling.scratch_run
         box.scratch_cols = tiling.scratch_cols
         box.gather, box.scatter = tiling.gather, tiling.scatter
+        box.converts, box.by_row, box.src_width = 0, tiling.by_row, width
+        box.convert = NULL
+        if cast is not None:
+            box.converts = ("", "before", "after", "alone").index(tiling.converts)
+            box.src_width = cast.src_width
+            box.convert = self.kernels.convert[NUMBER_TYPES.index(cast.src)][NUMBER_TYPES.index(cast.dst)]
+            box.factor_rs = loops[panel.row].factor_stride if panel.row >= 0 else 0
+            box.factor_cs = loops[panel.col].factor_stride if panel.col >= 0 else 0
+            box.line = self.kernels.strided[(<int> cast.src_width).bit_length() - 1]
+            if tiling.converts == "after":
+                width = cast.src_width
         self.check_scratch(box)
         log2 = width.bit_length() - 1 if width in (1, 2, 4, 8, 16) else LP_WORDS
         if panel.kernel == "copy":
-            box.kernel = self.kernels.copy_run if tiling.streams else self.kernels.copy
+            box.kernel = self.kernels.copy_run if tiling.streams and cast is None else self.kernels.copy
+        elif cast is not None:
+            box.kernel = self.kernels.transpose[log2] if panel.kernel == "transpose" else self.kernels.strided[log2]
         elif log2 == LP_WORDS:
             box.kernel = self.kernels.strided_any
         elif panel.kernel == "transpose":
@@ -680,19 +796,86 @@ cdef class Program:
             needed = 2 * box.col_tile * (odd_lines(needed) if needed >= 16 else needed)
         if box.scatter:
             needed = max(needed, 2 * odd_lines(planes * box.col_tile * box.width) * box.row_tile)
+        if box.converts:
+            self.check_numbers(box)
         if needed > SCRATCH:
             raise ValueError(f"a tile needs {needed} bytes of scratch, there are {<ptrdiff_t> SCRATCH}")
         return 0
 
-    def run(self, cnp.ndarray dst not None, cnp.ndarray src not None, int threads):
-        """Fill `dst` from `src`. Their shapes, strides and item size are those the program was made for."""
+    cdef int check_numbers(self, const lp_box *box) except -1:
+        """The same for the numbers of a tile, before they are converted and after."""
+        cdef ptrdiff_t rows = 1, cols = 1, line, needed
+        if box.row >= 0:
+            rows = min(box.loops[box.row].extent, box.scratch_rows if box.scratch_rows else box.row_tile)
+        if box.col >= 0:
+            cols = min(box.loops[box.col].extent, box.scratch_cols if box.scratch_cols else box.col_tile)
+        needed = rows * cols * box.src_width
+        if box.converts == BEFORE:
+            line = (rows if box.by_row else cols) * box.width
+            needed += (cols if box.by_row else rows) * (odd_lines(line) if line >= LINE else line)
+        if box.converts != ALONE and needed > NUMBERS:
+            raise ValueError(f"the numbers of a tile need {needed} bytes, there are {<ptrdiff_t> NUMBERS}")
+        return 0
+
+    def run(self, cnp.ndarray dst not None, cnp.ndarray src not None, int threads, factors=None):
+        """Fill `dst` from `src`. Their shapes, strides and item size are those the program was made for, and so are the
+        lengths of the `factors`, scale and bias."""
         cdef job j
-        cdef bint interruptible = self.chunks > 1 and threading.get_ident() == threading.main_thread().ident
-        j.groups = self.groups
-        j.dst = <char *> cnp.PyArray_DATA(dst)
-        j.src = <const char *> cnp.PyArray_DATA(src)
+        self.fill_job(&j, <char *> cnp.PyArray_DATA(dst), src, factors)
+        cdef bint interruptible = self.chunks > 1 and on_main_thread()
         with nogil:
             run(run_chunk, &j, self.chunks, threads, interruptible)
+
+    cdef int fill_job(self, job *j, char *dst, cnp.ndarray src, factors) except -1:
+        j.groups, j.dst, j.src = self.groups, dst, <const char *> cnp.PyArray_DATA(src)
+        j.scale = j.bias = NULL
+        if factors is not None:
+            j.scale, j.bias = floats(factors[0]), floats(factors[1])
+        return 0
+
+
+cdef bint on_main_thread():
+    return threading.get_ident() == threading.main_thread().ident
+
+
+# Several jobs as one: `ends` are the chunks up to the end of each.
+cdef struct jobs:
+    const job *items
+    const ptrdiff_t *ends
+    ptrdiff_t count
+
+
+cdef void run_chunk_of_many(void *argument, ptrdiff_t chunk) noexcept nogil:
+    cdef const jobs *many = <const jobs *> argument
+    cdef ptrdiff_t low = 0, high = many.count - 1, middle
+    while low < high:
+        middle = (low + high) // 2
+        if many.ends[middle] > chunk:
+            high = middle
+        else:
+            low = middle + 1
+    run_chunk(<void *> &many.items[low], chunk - (many.ends[low - 1] if low else 0))
+
+
+def run_many(list programs not None, cnp.ndarray dst not None, ptrdiff_t step, list sources not None, int threads,
+             factors=None):
+    """Run a program for each of the sources; the outputs begin every `step` bytes from the first of `dst` on."""
+    cdef ptrdiff_t i, chunks = 0
+    cdef Program program
+    cdef jobs many
+    cdef bytearray items = bytearray((len(sources) + 1) * sizeof(job))
+    cdef bytearray ends = bytearray((len(sources) + 1) * sizeof(ptrdiff_t))
+    cdef job *item = <job *> <char *> items
+    cdef ptrdiff_t *end = <ptrdiff_t *> <char *> ends
+    for i in range(len(sources)):
+        program = programs[i]
+        program.fill_job(&item[i], <char *> cnp.PyArray_DATA(dst) + i * step, sources[i], factors)
+        chunks += program.chunks
+        end[i] = chunks
+    many.items, many.ends, many.count = item, end, len(sources)
+    cdef bint interruptible = chunks > 1 and on_main_thread()
+    with nogil:
+        run(run_chunk_of_many, &many, chunks, threads, interruptible)
 
 
 # ---- calls that come again ----------------------------------------------------------------------------------------
@@ -708,6 +891,8 @@ cdef class Call:
 
     cdef readonly object conversion
     cdef readonly Program program
+    cdef readonly object factors
+    cdef readonly cnp.dtype result
     cdef tuple arguments
     cdef cnp.dtype dtype
     cdef int src_rank, dst_rank
@@ -736,12 +921,16 @@ cdef bint fits(cnp.ndarray a, cnp.dtype dtype, int rank, const ptrdiff_t *shape)
 
 cdef bint same(object a, object b) noexcept:
     """Whether two arguments are the same and will stay so. 16.0 is not 16 here, and True is not 1."""
+    cdef double x, y
     if a is b:
         return True
     if type(a) is not type(b):
         return False
     if type(a) is int or type(a) is str:
         return a == b
+    if type(a) is float:  # 0.0 is not -0.0 either
+        x, y = a, b
+        return memcmp(&x, &y, sizeof(double)) == 0
     return type(a) is tuple and all_same(a, b)
 
 
@@ -775,28 +964,32 @@ def recall(x, out, tuple arguments not None):
         return None
     if out is None:
         return call if call.dst_rank < 0 else None
-    if not fits(out, call.dtype, call.dst_rank, call.dst) or not cnp.PyArray_ISWRITEABLE(out) or not disjoint(x, out):
+    if not fits(out, call.result, call.dst_rank, call.dst) or not cnp.PyArray_ISWRITEABLE(out) or not disjoint(x, out):
         return None
     return call
 
 
-def remember(x, out, tuple arguments not None, conversion, Program program not None):
-    """Keep a call that moved `x` to `out` (None: a fresh array) without a cast; see `recall`.
+def remember(
+    cnp.ndarray x not None, cnp.ndarray y not None, bint fresh, tuple arguments not None, conversion,
+    Program program not None, factors=None,
+):
+    """Keep a call that made `y` of `x`, by itself (`fresh`) or where the caller wanted it; see `recall`.
 
     The arguments must be of types whose values cannot change.
     """
     cdef Call call = Call.__new__(Call)
-    if not cnp.PyArray_CheckExact(x) or not (out is None or cnp.PyArray_CheckExact(out)):
+    if not cnp.PyArray_CheckExact(x) or not (fresh or cnp.PyArray_CheckExact(y)):
         return
-    if x.ndim > RECALL_RANK or (out is not None and out.ndim > RECALL_RANK):
+    if x.ndim > RECALL_RANK or (not fresh and y.ndim > RECALL_RANK):
         return
-    call.conversion, call.program, call.arguments, call.dtype = conversion, program, arguments, x.dtype
+    call.conversion, call.program, call.arguments, call.factors = conversion, program, arguments, factors
+    call.dtype, call.result = x.dtype, y.dtype
     call.src_rank = x.ndim
     describe(x, call.src)
     call.dst_rank = -1
-    if out is not None:
-        call.dst_rank = out.ndim
-        describe(out, call.dst)
+    if not fresh:
+        call.dst_rank = y.ndim
+        describe(y, call.dst)
     calls[slot_of(x, arguments)] = call
 
 

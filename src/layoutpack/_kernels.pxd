@@ -13,7 +13,16 @@ cdef extern from "layoutpack/kernels.h" nogil:
         const char *fill
         ptrdiff_t before, after
 
+    ctypedef struct lp_lines:
+        ptrdiff_t lines, n
+        ptrdiff_t src_ls, dst_ls
+        const float *scale
+        const float *bias
+        ptrdiff_t factor_ls, factor_es
+
     ctypedef void (*lp_panel_fn)(char *dst, const char *src, const lp_panel *p) noexcept nogil
+
+    ctypedef void (*lp_convert_fn)(char *dst, const char *src, const lp_lines *p) noexcept nogil
 
     ctypedef struct lp_kernels:
         const char *isa
@@ -24,6 +33,7 @@ cdef extern from "layoutpack/kernels.h" nogil:
         lp_panel_fn copy_run
         void (*stream)(char *dst, const char *src, ptrdiff_t lines) noexcept nogil
         void (*fence)() noexcept nogil
+        const lp_convert_fn (*convert)[3]
 
     void lp_prefetch(const char *src, ptrdiff_t stride, ptrdiff_t n, ptrdiff_t size)
     const lp_kernels *lp_kernels_built(int i)
@@ -37,10 +47,12 @@ cdef extern from "layoutpack/plan.h" nogil:
         ptrdiff_t valid
         ptrdiff_t src_stride
         ptrdiff_t dst_stride
+        ptrdiff_t factor_stride
 
     ctypedef struct lp_box:
         ptrdiff_t src_offset
         ptrdiff_t dst_offset
+        ptrdiff_t factor_offset
         const lp_loop *loops
         const int *nest
         int n_nest
@@ -56,11 +68,16 @@ cdef extern from "layoutpack/plan.h" nogil:
         lp_panel_fn line
         ptrdiff_t plane_tile
         int streams
+        lp_convert_fn convert
+        int converts, by_row
+        ptrdiff_t src_width
+        ptrdiff_t factor_rs, factor_cs
         const char *fill
 
     ctypedef struct lp_group:
         ptrdiff_t src_offset
         ptrdiff_t dst_offset
+        ptrdiff_t factor_offset
         const lp_loop *loops
         const ptrdiff_t *steps
         int n_loops

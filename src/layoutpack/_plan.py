@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from layoutpack._tiles import Loop, Panel, Tiling, choose_panel, choose_tiling, chunk_steps
+from layoutpack._tiles import Cast, Loop, Panel, Tiling, choose_cast, choose_panel, choose_tiling, chunk_steps
 from layoutpack.formats import Factor, Format, Storage
 
 # ---- 1. names -----------------------------------------------------------------------------------------------------
@@ -189,6 +190,7 @@ class LinearAxis(NamedTuple):
     Both chains go from the outermost digit to the innermost; each block is a multiple of the next.
     """
 
+    names: tuple[str, ...]
     extent: int
     padded: int
     src: tuple[Digit, ...]
@@ -221,7 +223,7 @@ def linear_axes(src: Storage, dst: Storage, extents: Mapping[str, int]) -> list[
     for key in (*joint, *single):
         extent = math.prod(extents[axis] for axis in key)
         src_chain, dst_chain = (_join(s, c, key, extents) for s, c in ((src, src_chains), (dst, dst_chains)))
-        axes.append(LinearAxis(extent, dst_chain.padded(extent), src_chain.digits, dst_chain.digits))
+        axes.append(LinearAxis(key, extent, dst_chain.padded(extent), src_chain.digits, dst_chain.digits))
     return axes
 
 
@@ -308,6 +310,46 @@ def _join(
     return AxisChain(tuple(joined))
 
 
+Slice = tuple[tuple[slice, ...], tuple[slice, ...], list[LinearAxis]]
+
+
+def cut_axis(
+    axes: Sequence[LinearAxis], src_shape: Sequence[int], src_strides: Sequence[int], most: int, whole: str = ""
+) -> list[Slice]:
+    """Cut a conversion along one axis into slices of at most about `most` elements of the input.
+
+    A slice is an index for the input, one for the output, and the axes of what they leave. The outermost axis of the
+    input is cut that can be cut so fine, at borders of blocks of both sides, but for the axis `whole`. Where nothing
+    can be cut there is one slice.
+    """
+    alone = Counter(d.at for axis in axes for d in axis.src), Counter(d.at for axis in axes for d in axis.dst)
+    found = []
+    for i, axis in enumerate(axes):
+        if not axis.src or not axis.dst or axis.names == (whole,):
+            continue
+        src, dst = axis.src[0], axis.dst[0]
+        unit = math.lcm(src.block, dst.block)
+        if alone[0][src.at] == alone[1][dst.at] == 1 and axis.extent > unit:
+            size = math.prod(src_shape) * unit // axis.extent
+            rank = (0, -abs(src_strides[src.at])) if size <= most else (1, size)
+            found.append((rank, i, unit * max(most // max(size, 1), 1)))
+    if not found:
+        return [((), (), list(axes))]
+    _, at, step = min(found, key=lambda cut: cut[0])
+    axis = axes[at]
+    src, dst = axis.src[0], axis.dst[0]
+    slices: list[Slice] = []
+    for start in range(0, axis.extent, step):
+        stop = start + step
+        last = stop >= axis.extent
+        part = axis._replace(extent=min(step, axis.extent - start), padded=axis.padded - start if last else step)
+        index = [
+            (*(slice(None),) * d.at, slice(start // d.block, None if last else stop // d.block)) for d in (src, dst)
+        ]
+        slices.append((index[0], index[1], [*axes[:at], part, *axes[at + 1 :]]))
+    return slices
+
+
 # ---- 4. loops -----------------------------------------------------------------------------------------------------
 
 
@@ -317,61 +359,70 @@ class Segment(NamedTuple):
     src: int
     dst: int
     loops: tuple[Loop, ...]
+    factor: int = 0
 
 
 Chain = tuple[tuple[int, int], ...]  # (block, stride), outermost first
 _NOTHING: Chain = ((1, 0),)
 
 
-def pieces(extent: int, padded: int, src: Chain, dst: Chain) -> list[tuple[Loop | None, list[Segment]]]:
+def pieces(
+    extent: int, padded: int, src: Chain, dst: Chain, factor: int = 0
+) -> list[tuple[Loop | None, list[Segment]]]:
     """Cut an axis into pieces: a loop over whole periods, and what is left.
 
     With blocks b1 and b2 a period is their least common multiple, and holds b1/g + b2/g - 1 segments, g = gcd(b1, b2).
+    `factor` is 1 for the axis along which factors change, else 0.
     """
     src, dst = src or _NOTHING, dst or _NOTHING
     if len(src) == len(dst) == 1 and extent == padded:
-        return [(Loop(extent, extent, src[0][1], dst[0][1]), [Segment(0, 0, ())])] if extent else []
+        return [(Loop(extent, extent, src[0][1], dst[0][1], factor), [Segment(0, 0, ())])] if extent else []
     period = math.lcm(src[0][0], dst[0][0])
     n = extent // period
     found: list[tuple[Loop | None, list[Segment]]] = []
     if n:
-        loop = Loop(n, n, period // src[0][0] * src[0][1], period // dst[0][0] * dst[0][1])
-        found.append((loop, segments(period, period, 0, 0, src, dst)))
+        loop = Loop(n, n, period // src[0][0] * src[0][1], period // dst[0][0] * dst[0][1], period * factor)
+        found.append((loop, segments(period, period, 0, 0, src, dst, factor)))
     if padded > n * period:
         at = n * period
-        rest = segments(padded - at, extent - at, 0, 0, src, dst)
-        ahead = at // src[0][0] * src[0][1], at // dst[0][0] * dst[0][1]
-        found.append((None, [Segment(s.src + ahead[0], s.dst + ahead[1], s.loops) for s in rest]))
+        rest = segments(padded - at, extent - at, 0, 0, src, dst, factor)
+        ahead = at // src[0][0] * src[0][1], at // dst[0][0] * dst[0][1], at * factor
+        found.append((None, [_moved(s, *ahead) for s in rest]))
     return found
 
 
-def segments(n: int, valid: int, src_at: int, dst_at: int, src: Chain, dst: Chain) -> list[Segment]:
+def _moved(s: Segment, src: int, dst: int, factor: int) -> Segment:
+    """The segment further on."""
+    return Segment(s.src + src, s.dst + dst, s.loops, s.factor + factor)
+
+
+def segments(n: int, valid: int, src_at: int, dst_at: int, src: Chain, dst: Chain, factor: int = 0) -> list[Segment]:
     """Cut `n` steps of an axis, of which `valid` have a source, at every block border of either chain.
 
     `src_at` and `dst_at` are where the steps begin, counted in the first block of each chain.
     """
     if valid <= 0:
-        valid, src_at, src = 0, 0, _NOTHING
+        valid, src_at, src, factor = 0, 0, _NOTHING, 0
     valid = min(valid, n)
     if len(src) == len(dst) == 1:
-        loop = Loop(n, valid, src[0][1], dst[0][1])
+        loop = Loop(n, valid, src[0][1], dst[0][1], factor)
         return [Segment(src_at * src[0][1], dst_at * dst[0][1], (loop,))]
     period = math.lcm(src[0][0], dst[0][0])
     whole = (valid or n) // period
     if whole == 0 or n == period:
-        return _cut(n, valid, src_at, dst_at, src, dst)
-    steps = period // src[0][0] * src[0][1], period // dst[0][0] * dst[0][1]
+        return _cut(n, valid, src_at, dst_at, src, dst, factor)
+    steps = period // src[0][0] * src[0][1], period // dst[0][0] * dst[0][1], period * factor
+    inside = segments(period, valid and period, src_at, dst_at, src, dst, factor)
     loop = Loop(whole, whole, *steps)
-    inside = segments(period, valid and period, src_at, dst_at, src, dst)
-    found = [Segment(s.src, s.dst, (loop, *s.loops)) for s in inside]
+    found = [s._replace(loops=(loop, *s.loops)) for s in inside]
     done = whole * period
     if done < n:
-        rest = segments(n - done, valid - done, src_at, dst_at, src, dst)
-        found += [Segment(s.src + whole * steps[0], s.dst + whole * steps[1], s.loops) for s in rest]
+        rest = segments(n - done, valid - done, src_at, dst_at, src, dst, factor)
+        found += [_moved(s, whole * steps[0], whole * steps[1], whole * steps[2]) for s in rest]
     return found
 
 
-def _cut(n: int, valid: int, src_at: int, dst_at: int, src: Chain, dst: Chain) -> list[Segment]:
+def _cut(n: int, valid: int, src_at: int, dst_at: int, src: Chain, dst: Chain, factor: int) -> list[Segment]:
     """At most a period: one segment list for each stretch inside one block of both chains."""
     found: list[Segment] = []
     done = 0
@@ -386,8 +437,8 @@ def _cut(n: int, valid: int, src_at: int, dst_at: int, src: Chain, dst: Chain) -
             else:
                 inner.append((at, chain))
         (src_in, src_rest), (dst_in, dst_rest) = inner
-        inside = segments(step, valid - done, src_in, dst_in, src_rest, dst_rest)
-        found += [Segment(s.src + offsets[0], s.dst + offsets[1], s.loops) for s in inside]
+        inside = segments(step, valid - done, src_in, dst_in, src_rest, dst_rest, factor)
+        found += [_moved(s, offsets[0], offsets[1], done * factor) for s in inside]
         done += step
     return found
 
@@ -403,6 +454,7 @@ class Box(NamedTuple):
 
     src_offset: int
     dst_offset: int
+    factor_offset: int
     loops: tuple[Loop, ...]
     width: int
     panel: Panel
@@ -414,6 +466,7 @@ class Group(NamedTuple):
 
     src_offset: int
     dst_offset: int
+    factor_offset: int
     loops: tuple[Loop, ...]
     steps: tuple[int, ...]
     boxes: tuple[Box, ...]
@@ -427,22 +480,29 @@ def plan_groups(
     itemsize: int,
     chunk_bytes: int,
     streams: bool = False,
+    cast: Cast | None = None,
 ) -> list[Group]:
     """The boxes of a conversion in the order of the output, grouped, with their kernels and chunks.
 
-    The boxes tile the output exactly: every element of the output belongs to one iteration of one box.
+    The boxes tile the output exactly: every element of the output belongs to one iteration of one box. `itemsize` is
+    that of the output; `cast` says what else becomes of the elements.
     """
     cut = []
     for axis in axes:
         src = tuple((d.block, src_strides[d.at] * d.times) for d in axis.src)
         dst = tuple((d.block, dst_strides[d.at] * d.times) for d in axis.dst)
-        cut.append(pieces(axis.extent, axis.padded, src, dst))
-    groups = [_group(choice, itemsize, chunk_bytes, streams) for choice in itertools.product(*cut)]
+        factor = int(cast is not None and axis.names == (cast.channel_axis,))
+        cut.append(pieces(axis.extent, axis.padded, src, dst, factor))
+    groups = [_group(choice, itemsize, chunk_bytes, streams, cast) for choice in itertools.product(*cut)]
     return sorted(groups, key=lambda g: g.dst_offset + min(b.dst_offset for b in g.boxes))
 
 
 def _group(
-    choice: tuple[tuple[Loop | None, list[Segment]], ...], itemsize: int, chunk_bytes: int, streams: bool
+    choice: tuple[tuple[Loop | None, list[Segment]], ...],
+    itemsize: int,
+    chunk_bytes: int,
+    streams: bool,
+    cast: Cast | None,
 ) -> Group:
     shared = [loop for loop, _ in choice if loop]
     parts = []
@@ -453,31 +513,35 @@ def _group(
             shared += [loop for loop in found[0].loops if loop.valid == loop.extent]
             found = [found[0]._replace(loops=tuple(loop for loop in found[0].loops if loop.valid != loop.extent))]
         parts.append(found)
-    src_offset, dst_offset, shared = merge_loops(shared)
+    offsets, shared = merge_loops(shared)
     width = itemsize
-    if shared and _widens(shared[-1], width):
+    if shared and not cast and _widens(shared[-1], width):
         width *= shared.pop().extent
     boxes = []
     for combination in itertools.product(*parts):
-        src, dst, loops = merge_loops([loop for s in combination for loop in s.loops])
+        (src, dst, factor), loops = merge_loops([loop for s in combination for loop in s.loops])
         src += sum(s.src for s in combination)
         dst += sum(s.dst for s in combination)
-        boxes.append(_box(src, dst, shared, loops, width, streams))
+        factor += sum(s.factor for s in combination)
+        boxes.append(_box((src, dst, factor), shared, loops, width, streams, cast))
     boxes.sort(key=lambda b: b.dst_offset)
     size = math.prod(loop.extent for loop in shared)
     size *= sum(math.prod(loop.extent for loop in b.loops) * b.width for b in boxes)
     steps = chunk_steps(shared, boxes[0].panel, boxes[0].tiling, size, chunk_bytes)
     chunks = math.prod(-(-loop.extent // step) for loop, step in zip(shared, steps, strict=True))
-    return Group(src_offset, dst_offset, tuple(shared), steps, tuple(boxes), chunks)
+    return Group(*offsets, tuple(shared), steps, tuple(boxes), chunks)
 
 
-def merge_loops(loops: Iterable[Loop]) -> tuple[int, int, list[Loop]]:
+Offsets = tuple[int, int, int]  # of source, destination and factors
+
+
+def merge_loops(loops: Iterable[Loop]) -> tuple[Offsets, list[Loop]]:
     """Offsets and the fewest loops that do the same, by falling destination stride.
 
     A loop of one iteration vanishes; a loop that walks the output backwards is turned round; a loop that goes on where
     the next inner one ends is merged with it.
     """
-    src_offset = dst_offset = 0
+    src_offset = dst_offset = factor_offset = 0
     live = []
     for loop in loops:
         if loop.extent == loop.valid == 1:
@@ -485,7 +549,8 @@ def merge_loops(loops: Iterable[Loop]) -> tuple[int, int, list[Loop]]:
         if loop.dst < 0 and loop.valid == loop.extent:
             src_offset += (loop.extent - 1) * loop.src
             dst_offset += (loop.extent - 1) * loop.dst
-            loop = loop._replace(src=-loop.src, dst=-loop.dst)
+            factor_offset += (loop.extent - 1) * loop.factor
+            loop = loop._replace(src=-loop.src, dst=-loop.dst, factor=-loop.factor)
         live.append(loop)
     live.sort(key=lambda loop: -abs(loop.dst))
     merged: list[Loop] = []
@@ -497,12 +562,13 @@ def merge_loops(loops: Iterable[Loop]) -> tuple[int, int, list[Loop]]:
             and inner.valid == inner.extent
             and outer.src == inner.src * inner.extent
             and outer.dst == inner.dst * inner.extent
+            and outer.factor == inner.factor * inner.extent
         ):
             n = outer.extent * inner.extent
-            merged[-1] = Loop(n, n, inner.src, inner.dst)
+            merged[-1] = Loop(n, n, inner.src, inner.dst, inner.factor)
         else:
             merged.append(inner)
-    return src_offset, dst_offset, merged
+    return (src_offset, dst_offset, factor_offset), merged
 
 
 def _widens(loop: Loop, width: int) -> bool:
@@ -510,13 +576,18 @@ def _widens(loop: Loop, width: int) -> bool:
     return loop.valid == loop.extent and loop.src == loop.dst == width and width * loop.extent in (2, 4, 8, 16)
 
 
-def _box(src_offset: int, dst_offset: int, shared: Sequence[Loop], own: list[Loop], width: int, streams: bool) -> Box:
-    if own and _widens(own[-1], width) and not any(abs(loop.dst) < own[-1].dst for loop in shared):
+def _box(
+    offsets: Offsets, shared: Sequence[Loop], own: list[Loop], width: int, streams: bool, cast: Cast | None
+) -> Box:
+    if own and not cast and _widens(own[-1], width) and not any(abs(loop.dst) < own[-1].dst for loop in shared):
         width *= own[-1].extent
         own = own[:-1]
     loops = (*shared, *own)
-    panel, tiling = choose_tiling(loops, choose_panel(loops, width, streams), width, streams)
-    return Box(src_offset, dst_offset, tuple(own), width, panel, tiling)
+    if cast:
+        panel, tiling = choose_cast(loops, choose_panel(loops, cast.src_width, width, False), cast, width, streams)
+    else:
+        panel, tiling = choose_tiling(loops, choose_panel(loops, width, width, streams), width, streams)
+    return Box(*offsets, tuple(own), width, panel, tiling)
 
 
 def is_identity(groups: Sequence[Group]) -> bool:
@@ -564,6 +635,8 @@ def _explain_panel(loops: Sequence[Loop], panel: Panel, tiling: Tiling, width: i
         words.append("source lines gathered in scratch")
     if tiling.scatter:
         words.append("output lines made in scratch")
+    if tiling.converts:
+        words.append(f"numbers converted {tiling.converts}")
     if tiling.scratch_rows:
         words.append(f"through scratch by {tiling.scratch_rows} rows")
     if tiling.ahead:

@@ -11,12 +11,32 @@ from typing import NamedTuple
 
 
 class Loop(NamedTuple):
-    """`extent` iterations, the first `valid` of which have a source, with a source and a destination stride."""
+    """`extent` iterations, the first `valid` of which have a source, with a source and a destination stride.
+
+    `factor`: steps from channel to channel, where each has a scale and a bias of its own.
+    """
 
     extent: int
     valid: int
     src: int
     dst: int
+    factor: int = 0
+
+
+class Cast(NamedTuple):
+    """Numbers that become others on the way: types by name, bytes of a number of the source, and the factors.
+
+    scaled
+        Each becomes ``x * scale + bias``.
+    channel_axis
+        The axis along which scale and bias change; empty where they are the same for all.
+    """
+
+    src: str
+    dst: str
+    src_width: int
+    scaled: bool = False
+    channel_axis: str = ""
 
 
 class Panel(NamedTuple):
@@ -48,6 +68,10 @@ class Tiling(NamedTuple):
         Bytes of source from what is converted to what is prefetched.
     gather, scatter
         A tile's source lines are brought together first; its output lines are stored together at last.
+    converts
+        When numbers are converted: "before" a tile is moved, "after" that, or "alone", where nothing else is to do.
+    by_row
+        The lines that are converted before run along the rows, not the columns.
     """
 
     row_tile: int = 1
@@ -60,6 +84,8 @@ class Tiling(NamedTuple):
     ahead: int = 0
     gather: bool = False
     scatter: bool = False
+    converts: str = ""
+    by_row: bool = False
 
 
 LINE = 64  # bytes
@@ -95,15 +121,21 @@ _STRETCH = 256  # bytes of a line that are gathered or scattered together; 128 w
 _PIXELS = 8192  # bytes of pixels that are put in order together
 _ACROSS = 64  # lines of such a tile
 
+# Numbers that are converted.
+_NUMBERS = 4096  # numbers of a tile
+_LINE_READ = 512  # bytes of a line that are converted together before they are moved: 64 bytes 0.4, 128 bytes, which
+# the processor's prefetcher takes for the beginning of more, 0.06, 256 bytes 0.25, 512 bytes 0.7 (fp32 to fp16)
+_SHORT = 16  # numbers: a shorter line costs more than its numbers
 
-def choose_panel(loops: Sequence[Loop], width: int, streams: bool) -> Panel:
+
+def choose_panel(loops: Sequence[Loop], src_width: int, width: int, streams: bool) -> Panel:
     """The columns run along the output's fastest loop, the rows along the input's."""
     order = sorted(range(len(loops)), key=lambda i: -abs(loops[i].dst))
     if not order:
         return Panel((), -1, -1, -1, "copy")
     col = order.pop()
     fast = loops[col]
-    if fast.src == fast.dst == width:
+    if fast.src == src_width and fast.dst == width:
         row = order.pop() if order else -1
         plane = -1
         if order:
@@ -120,7 +152,7 @@ def choose_panel(loops: Sequence[Loop], width: int, streams: bool) -> Panel:
     if row >= 0 and fast.dst == width and loops[row].src:
         # Rows that are no neighbours in the input (flipped, every second, a field of a record) are made so in scratch.
         near = width in (1, 2, 4, 8) and abs(loops[row].src) < abs(fast.src)
-        if loops[row].src == width or near:
+        if loops[row].src == src_width or near:
             kernel = "transpose"
     return Panel(tuple(i for i in order if i != row), -1, row, col, kernel)
 
@@ -190,6 +222,55 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
             tile = (long, across) if gather else (across, long)
             return panel, Tiling(*tile, plane_tile=0, gather=gather, scatter=scatter)
     return panel, Tiling(row_tile, max(col_tile, 1))
+
+
+def choose_cast(loops: Sequence[Loop], panel: Panel, cast: Cast, width: int, streams: bool) -> tuple[Panel, Tiling]:
+    """The panel and tiling of a box whose numbers are converted.
+
+    Numbers are moved where they are narrow: before they become wider, or after they became narrower. So tiles pass
+    through scratch once, but for lines that are lines on both sides.
+    """
+    if panel.plane >= 0:
+        nest = sorted((*panel.nest, panel.plane), key=lambda i: -abs(loops[i].dst))
+        panel = panel._replace(nest=tuple(nest), plane=-1)
+    one = Loop(1, 1, cast.src_width, width)
+    row, col = (loops[i] if i >= 0 else one for i in (panel.row, panel.col))
+    rows, cols = row.extent, col.extent
+    whole = col.valid == cols
+    side_by_side = whole and row.dst == cols * width
+    long = col.dst == width and (side_by_side or col.valid >= _SHORT)
+    by_row = False
+    if panel.kernel == "copy" and (
+        panel.row < 0 or col.valid >= _SHORT or (side_by_side and row.src == cols * col.src)
+    ):
+        converts, row_tile, col_tile = "alone", rows, cols
+    else:
+        converts = "after" if long and (cast.src_width <= width or panel.kernel == "strided") else "before"
+        line = _TILE if converts == "after" else _LINE_READ // cast.src_width
+        col_tile = max(min(cols, _NUMBERS // line), _NUMBERS // max(min(rows, line), 1))
+        row_tile = max(_NUMBERS // max(min(cols, col_tile), 1), 1)
+        if converts == "before":
+            by_row = panel.row >= 0 and panel.kernel != "copy" and abs(row.src) < abs(col.src)
+            kernel = "strided" if col.dst != width else "transpose" if by_row else "copy"
+            panel = panel._replace(kernel=kernel)
+        elif panel.kernel == "transpose" and row.src != cast.src_width:
+            panel = panel._replace(kernel="strided")
+    plain = Tiling(row_tile, col_tile, converts=converts, by_row=by_row)
+    if not streams or col.dst != width or LINE % width:
+        return panel, plain
+    if row.dst == cols * width and panel.row >= 0 and row.dst <= _RUN_PITCH:
+        block = max(_RUN // row.dst, 16)
+        ahead = min(_AHEAD, _AHEAD_ALL // cols // LINE * LINE)
+        run = plain._replace(streams=True, scratch_rows=block, scratch_run=True, scratch_cols=cols, col_tile=cols)
+        return panel, run._replace(ahead=ahead)
+    if cols * width >= 512 and (panel.row < 0 or row.dst >= 512):
+        block = 1 if converts == "alone" else min(rows, _ROWS)
+        segment = max(_SEGMENT, _RUN * 4 // block // _SEGMENT * _SEGMENT) // width
+        call = min(max(_NUMBERS // block // 16 * 16, 16), segment)
+        step = abs(call * col.src)
+        segments = plain._replace(streams=True, scratch_rows=block, scratch_cols=call, col_tile=segment)
+        return panel, segments._replace(ahead=step * max(_CALL_AHEAD // max(step, 1), 1))
+    return panel, plain
 
 
 def _with_plane(panel: Panel, plane: int) -> Panel:

@@ -53,6 +53,8 @@ def repack(
     fill: Any = None,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
+    scale: ArrayLike | None = None,
+    bias: ArrayLike | None = None,
     copy: bool | None = True,
     threads: int | None = None,
 ) -> Array:
@@ -78,14 +80,15 @@ def repack(
     ------
     TypeError
         If `x` is a masked array or holds Python objects; if a storage hides lengths or block sizes that are not
-        stated; if a cast is not allowed.
+        stated; if a cast is not allowed, or a scaled result is not float32, float16 or bfloat16.
     ValueError
         If the number of axes, a shape, a block size or `out` does not fit, or C0 has no default for the dtype; the
         message names format, axis, what was given and what is needed. Nothing has been written then.
 
     Notes
     -----
-    Bytes are moved, never computed with: NaN payloads and negative zeros survive, and the byte order stays.
+    Without `dtype`, `scale` and `bias` bytes are moved, never computed with: NaN payloads and negative zeros survive,
+    and the byte order stays.
 
     Examples
     --------
@@ -99,8 +102,33 @@ def repack(
     >>> z = lp.repack(y, "NCHW4c", "NC1HWC0", channels=6, c0=16)
     >>> bool((lp.from_nc1hwc0(z, channels=6) == x).all())
     True
+
+    Converted and normalised on the way:
+
+    >>> image = np.array([[[0, 51, 255]]], np.uint8)
+    >>> lp.repack(image, "HWC", "NCHW", dtype=np.float32, scale=1 / 127.5, bias=(-1, -1, 0)).ravel().round(2)
+    array([-1. , -0.6,  2. ], dtype=float32)
     """
-    return convert("repack", x, src, dst, out, shape, channels, groups, c0, n0, m0, fill, dtype, casting, copy, threads)
+    return convert(
+        "repack",
+        x,
+        src,
+        dst,
+        out,
+        shape,
+        channels,
+        groups,
+        c0,
+        n0,
+        m0,
+        fill,
+        dtype,
+        casting,
+        scale,
+        bias,
+        copy,
+        threads,
+    )
 
 
 # ---- named conversions --------------------------------------------------------------------------------------------
@@ -118,6 +146,8 @@ class Options(TypedDict, total=False):
     fill: Any
     dtype: DTypeLike | None
     casting: str
+    scale: ArrayLike | None
+    bias: ArrayLike | None
     copy: bool | None
     threads: int | None
 
@@ -163,11 +193,30 @@ def _packer(name: str, natural: str) -> PackFunction:
         fill: Any = None,
         dtype: DTypeLike | None = None,
         casting: str = "same_kind",
+        scale: ArrayLike | None = None,
+        bias: ArrayLike | None = None,
         copy: bool | None = True,
         threads: int | None = None,
     ) -> Array:
         return convert(
-            function_name, x, src, name, out, shape, channels, groups, c0, n0, m0, fill, dtype, casting, copy, threads
+            function_name,
+            x,
+            src,
+            name,
+            out,
+            shape,
+            channels,
+            groups,
+            c0,
+            n0,
+            m0,
+            fill,
+            dtype,
+            casting,
+            scale,
+            bias,
+            copy,
+            threads,
         )
 
     function_name = f"to_{name.lower()}"
@@ -192,11 +241,30 @@ def _unpacker(name: str, natural: str) -> UnpackFunction:
         fill: Any = None,
         dtype: DTypeLike | None = None,
         casting: str = "same_kind",
+        scale: ArrayLike | None = None,
+        bias: ArrayLike | None = None,
         copy: bool | None = True,
         threads: int | None = None,
     ) -> Array:
         return convert(
-            function_name, y, name, dst, out, shape, channels, groups, c0, n0, m0, fill, dtype, casting, copy, threads
+            function_name,
+            y,
+            name,
+            dst,
+            out,
+            shape,
+            channels,
+            groups,
+            c0,
+            n0,
+            m0,
+            fill,
+            dtype,
+            casting,
+            scale,
+            bias,
+            copy,
+            threads,
         )
 
     function_name = f"from_{name.lower()}"
@@ -389,7 +457,7 @@ class Plan:
         conversion.run(source, target, self._fill, threads)
         if source is x:
             program = conversion.program(source.strides, target.strides, self._fill)
-            _engine.remember(source, out, arguments, conversion, program)
+            _engine.remember(source, target, out is None, arguments, conversion, program)
         return target
 
     def explain(self) -> str:
