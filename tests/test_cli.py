@@ -746,10 +746,12 @@ def test_demo_on_a_picture(height, width, quick, tmp_path, capsys):
     same(folder / "nc1hwc0.npy", nc1hwc0(planes[None], 32))
     same(folder / "fractal_nz.npy", np.stack([fractal_nz(plane, 16, 32) for plane in planes]))
     same(folder / "channels_last.npy", pixels[None])
+    values = (planes / 255 - np.reshape(_demo.MEAN, (3, 1, 1))) / np.reshape(_demo.STD, (3, 1, 1))
+    np.testing.assert_allclose(np.load(folder / "normalised.npy"), values[None], rtol=0, atol=1e-6)
     with Image.open(folder / "layoutpack-demo.png") as drawn:
         drawn.load()
         assert drawn.width > 1000
-    assert len(list(folder.iterdir())) == 4
+    assert len(list(folder.iterdir())) == 5
 
 
 @needs_demo

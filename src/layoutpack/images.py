@@ -105,8 +105,8 @@ def pack_images(
     >>> import numpy as np, layoutpack as lp
     >>> frames = [np.full((4, 6, 3), value, np.uint8) for value in (0, 51, 255)]
     >>> batch = lp.pack_images(frames, scale=1 / 255, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))
-    >>> batch.shape, batch.dtype, batch[:, 0, 0, 0].round(3).tolist()
-    ((3, 3, 4, 6), dtype('float32'), [-1.0, -0.6, 1.0])
+    >>> batch.shape, batch[:, 0, 0, 0].round(3)
+    ((3, 3, 4, 6), array([-1. , -0.6,  1. ], dtype=float32))
     >>> lp.pack_images(frames, dst="NC1HWC0", dtype=np.float16, reverse_channels=True).shape
     (3, 1, 4, 6, 16)
     """
