@@ -1,15 +1,16 @@
-"""Write the speed table and chart of the README: every case beside memcpy and every installed rival.
+"""Write the speed tables and the chart of the README: every case beside memcpy and every installed rival.
 
 Run it from the top of the source tree, with layoutpack and what is wanted of torch, opencv-python-headless, onnx,
 onnxruntime and onednn-cpu-gomp installed::
 
     python asv_bench/table.py
 
-It takes about ten minutes. A round calls memcpy and then each library once for some milliseconds, so that the noise of
+It takes about a quarter of an hour. A round calls memcpy and then each library once for some milliseconds, so that the noise of
 the machine meets all of them; figures are the best of the rounds. Every result is compared before it is timed.
 """
 
 import argparse
+import itertools
 import math
 import os
 import platform
@@ -24,10 +25,14 @@ import numpy as np
 import layoutpack as lp
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+from benchmarks import bench_images
 from benchmarks.rivals import LIBRARIES, Case, Run, aligned
 
 ROOT = Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- speed table -->", "<!-- end of the speed table -->"
+MARKS = {
+    "layouts": ("<!-- speed table -->", "<!-- end of the speed table -->"),
+    "images": ("<!-- table of images -->", "<!-- end of the table of images -->"),
+}
 
 F, H, U = "float32", "float16", "uint8"
 CASES = [
@@ -82,8 +87,15 @@ def memcpy(x, offset, threads, pool):
 def measure(run, offset, threads, budget, pool):
     """Best seconds by library, and the share of memcpy that layoutpack reaches."""
     calls = {library: run.make(library, threads) for library in LIBRARIES}
-    calls = {library: call for library, call in calls.items() if call is not None}
     copies = [memcpy(run.x, offset, t, pool) for t in range(1, threads + 1)]
+    best, copied = interleave(calls, copies, budget)
+    share = (run.x.nbytes + run.out.nbytes) / (2 * run.x.nbytes) * copied / best["layoutpack"]
+    return best, share
+
+
+def interleave(calls, copies, budget):
+    """Best seconds of each call that there is, and of the best copy, in rounds."""
+    calls = {library: call for library, call in calls.items() if call is not None}
     best = dict.fromkeys(calls, math.inf)
     copied, rounds, start = math.inf, 0, time.perf_counter()
     while rounds < 3 or time.perf_counter() - start < budget:
@@ -93,8 +105,7 @@ def measure(run, offset, threads, budget, pool):
         for library, call in calls.items():
             time.sleep(0.001)  # idle workers of the library before stop spinning
             best[library] = min(best[library], slot(call, 0.002))
-    share = (run.x.nbytes + run.out.nbytes) / (2 * run.x.nbytes) * copied / best["layoutpack"]
-    return best, share
+    return best, copied
 
 
 def machine():
@@ -132,9 +143,28 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget", type=float, default=0.5, help="seconds for each case, alignment and thread count")
     parser.add_argument("--match", default="", help="only cases whose name holds this; the README is left alone")
+    parser.add_argument("--only", choices=MARKS, help="one of the two tables")
     options = parser.parse_args()
+    threads = [t for t in (1, 2) if t <= (os.cpu_count() or 1)]
+    if options.only != "images":
+        layouts(options, [(offset, t) for offset in (0, 16) for t in threads])
+    if options.only != "layouts":
+        images(options, threads)
+
+
+def write(name, text, options):
+    """Print a table, and put it between its marks in the README."""
+    print(text)
+    if not options.match:
+        begin, end = MARKS[name]
+        readme = ROOT / "README.md"
+        before, rest = readme.read_text().split(begin)
+        readme.write_text(f"{before}{begin}\n\n{text}\n{end}{rest.split(end)[1]}")
+
+
+def layouts(options, settings):
+    """The table of conversions that move bytes, and the chart."""
     rows = []
-    settings = [(offset, threads) for offset in (0, 16) for threads in (1, 2) if threads <= (os.cpu_count() or 1)]
     with ThreadPoolExecutor(2) as pool:
         for case in CASES:
             if options.match not in str(case):
@@ -150,13 +180,49 @@ def main():
             rows.append((case, row))
             told = "; ".join(f"{s:.2f}, {t:.1f} x {name}" for s, t, name, _ in row.values())
             print(f"{case}: {told}", flush=True)
-    text = table(rows, settings)
-    print(text)
+    write("layouts", table(rows, settings), options)
     if not options.match:
-        readme = ROOT / "README.md"
-        before, rest = readme.read_text().split(BEGIN)
-        readme.write_text(f"{before}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}")
         chart(rows, ROOT / "asv_bench" / "speed.svg")
+
+
+def images(options, threads):
+    """The table of conversions that compute: times, and how many times longer each rival takes."""
+    libraries = bench_images.LIBRARIES
+    lines = [
+        f"Machine: {machine()}; instruction set {lp.show_config()['dispatch']['chosen']}.",
+        "Times of layoutpack, and how many times longer the others take.",
+        "",
+        f"| conversion | threads | layoutpack | {' | '.join(libraries[1:])} | share of memcpy |",
+        f"| --- |{' --- |' * (len(libraries) + 2)}",
+    ]
+    for result in bench_images.PackImages.params[1]:
+        for size in bench_images.SIZES:
+            frames = bench_images.photos(*size)
+            name = f"uint8 HWC {'x'.join(map(str, size))} -> {result}, normalised"
+            for n in threads:
+                calls = {library: bench_images.make(library, frames, *result.split(), n) for library in libraries}
+                lines += images_row(name, n, calls, [], 0, options)
+    for dst, dtype, shape in itertools.product(*bench_images.Narrow.params[1:]):
+        name = f"float32 NCHW {'x'.join(map(str, shape))} -> {dst} {dtype}"
+        for n in threads:
+            made = {library: bench_images.narrow(library, dst, dtype, shape, n) for library in libraries}
+            _, copy, moved, copied = made["layoutpack"]
+            calls = {library: call for library, (call, *_) in made.items()}
+            lines += images_row(name, n, calls, [copy], moved / copied, options)
+    write("images", "\n".join(lines), options)
+
+
+def images_row(name, threads, calls, copies, moved, options):
+    """One line of the table: best times of the calls, beside a copy where that says something."""
+    if options.match not in name:
+        return []
+    best, copied = interleave(calls, copies, options.budget)
+    mine = best["layoutpack"]
+    cells = [f"{best[library] / mine:.1f}" if library in best else "" for library in calls if library != "layoutpack"]
+    share = f"{moved * copied / mine:.2f}" if copies else ""
+    line = f"| {' | '.join([name, str(threads), f'{mine * 1e6:.0f} us', *cells, share])} |"
+    print(line, flush=True)
+    return [line]
 
 
 def table(rows, settings):
