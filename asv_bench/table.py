@@ -5,8 +5,8 @@ onnxruntime and onednn-cpu-gomp installed::
 
     python asv_bench/table.py
 
-It takes about a quarter of an hour. A round calls memcpy and then each library once for some milliseconds, so that the noise of
-the machine meets all of them; figures are the best of the rounds. Every result is compared before it is timed.
+It takes about a quarter of an hour. A round calls memcpy and then each library once for some milliseconds, so that the
+noise of the machine meets all of them; figures are the best of the rounds. Every result is compared before it is timed.
 """
 
 import argparse
