@@ -5,8 +5,6 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import layoutpack as lp
 import reference
@@ -390,89 +388,6 @@ def test_block_sizes_are_read_from_packed_storage(fmt, edges):
     storage = reference.pack(x, fmt, order, **blocks)
     assert_same(lp.repack(x, order, fmt, **blocks), storage)
     assert_same(lp.repack(storage, fmt, order, shape=x.shape), x)
-
-
-# ---------------------------------------------------------------------- the property: any pair, any strides, any out
-
-
-@st.composite
-def layouts(draw, ndim):
-    """Strides for a Frame: any order of the axes, gaps of odd sizes, any axis backwards."""
-    return {
-        "order": draw(st.permutations(range(ndim))),
-        "gaps": draw(st.lists(st.sampled_from([0, 0, 1, 3, 8]), min_size=ndim, max_size=ndim)),
-        "flips": draw(st.lists(st.booleans(), min_size=ndim, max_size=ndim)),
-        "shift": draw(st.sampled_from([0, 1])),
-    }
-
-
-@st.composite
-def logical_arrays(draw, ndim):
-    """An array with two axes of any of the sizes and the others small."""
-    large = draw(st.permutations(range(ndim)))[:2]
-    shape = [draw(st.sampled_from(SIZES if axis in large else [1, 2, 3])) for axis in range(ndim)]
-    return filled(tuple(shape), draw(st.sampled_from(DTYPES)))
-
-
-def block_choices(fmt):
-    return st.fixed_dictionaries(
-        {name: st.sampled_from([1, 4, 5, 7, 16, 32]) for name in reference.BLOCKS.get(fmt, ())}
-    )
-
-
-@pytest.mark.parametrize("order", FAMILIES)
-@given(data=st.data())
-def test_any_pair_of_formats(order, data):
-    src, dst = data.draw(st.sampled_from(FAMILIES[order])), data.draw(st.sampled_from(FAMILIES[order]))
-    x = data.draw(logical_arrays(data.draw(st.sampled_from([2, 3, 4])) if order == "ND" else len(order)))
-    old, new = data.draw(block_choices(src)), data.draw(block_choices(dst))
-    fill = data.draw(st.sampled_from([None, filled((), x.dtype)])) if x.dtype.kind != "U" else None
-    expected = reference.pack(x, dst, order, fill=fill, **new)
-
-    storage = dirty(reference.pack(x, src, order, **old), src, order, x.shape, **old)
-    source = Frame.of(storage, **data.draw(layouts(storage.ndim)))
-    before = source.buffer.tobytes()
-    target = Frame(expected.shape, x.dtype, **data.draw(layouts(expected.ndim)))
-    target.bytes[...] = 0xFF
-
-    shape = None if is_plain(src) else transposed(x, order, own_order(dst, order)).shape
-    keywords = new | {"fill": fill, "threads": data.draw(st.sampled_from([None, 1, 2, 3]))}
-    said = None if is_plain(dst) and data.draw(st.booleans()) else shape  # a plain out says the shape itself
-    out = data.draw(st.sampled_from([target.array, (target.array,)]))
-    assert lp.repack(source.array, src, dst, out, shape=said, **keywords) is target.array
-    assert_same(target.array, expected)
-    assert target.intact()
-
-    fresh = lp.repack(source.array, src, dst, shape=shape, **keywords)
-    assert_same(fresh, expected)
-    assert_fresh(fresh, source.array)
-    assert source.buffer.tobytes() == before
-
-
-@given(data=st.data())
-def test_any_overlap_of_input_and_out(data):
-    """The result is as if the input had been copied first, and nothing but out changes."""
-    dst = data.draw(st.sampled_from(["NCHW", "NHWC", "NC1HWC0", "FRACTAL_Z"]))
-    dtype = data.draw(st.sampled_from(["u1", "u2", "u4", "V3"]))
-
-    def inside(memory, shape, order, offset):
-        dense = np.ndarray([shape[axis] for axis in order], dtype, memory, offset)
-        return dense.transpose(np.argsort(order))
-
-    shape = (2, 3, 4, 5)
-    memory = filled((3000,), "u1")
-    target_shape = reference.packed_shape(dst, "NCHW", shape, c0=4, n0=4)
-    place = st.sampled_from([0, 1, 4, 64, 119, 120, 240, 480])
-    order, offset = data.draw(st.permutations(range(4))), data.draw(place)
-    out_order, out_offset = data.draw(st.permutations(range(len(target_shape)))), data.draw(place)
-
-    expected = memory.copy()
-    storage = reference.pack(inside(memory, shape, order, offset), dst, "NCHW", c0=4, n0=4)
-    inside(expected, target_shape, out_order, out_offset)[...] = storage
-    out = inside(memory, target_shape, out_order, out_offset)
-    blocks = dict.fromkeys(reference.BLOCKS.get(dst, ()), 4)
-    assert lp.repack(inside(memory, shape, order, offset), "NCHW", dst, out, **blocks) is out
-    assert_same(memory, expected)
 
 
 # ---------------------------------------------------------------------- threads
