@@ -223,6 +223,10 @@ def three_levels(i, z, b):
     return [(i.n // 3, -(-z.n // 3)), (i.c // 8, -(-z.c // 8)), (i.c // 2 % 4, 4), (i.n % 3, 3), (i.c % 2, 2)]
 
 
+def levels_side_by_side(i, z, b):
+    return [(i.n, z.n), (i.c // 8, -(-z.c // 8)), (i.c // 2 % 4, 4), (i.c % 2, 2)]
+
+
 def bands(i, z, b):
     return [(i.h // 4, -(-z.h // 4)), (i.w, z.w), (i.h % 4, 4)]
 
@@ -243,6 +247,7 @@ def one_block(i, z, b):
 OWN_FORMATS = {
     "fused and blocked": (("N C H W", "(N H) C1 W C0", {"C": 5}), rows_of_images, "NCHW", (2, 12, 3, 4)),
     "several levels": (("O I", "O1 I2 I1 O0 I0", {"O": 3, "I": (4, 2)}), three_levels, "OI", (7, 19)),
+    "levels side by side": (("N C", "N C2 C1 C0", {"C": (4, 2)}), levels_side_by_side, "NC", (3, 18)),
     "batch axes": (("... H W", "... H1 W H0", {"H": 4}), bands, "...HW", (2, 3, 9, 5)),
     "a group that is cut": (("N C H W", "N (H W)1 C (H W)0", {"(H W)": 4}), cut_group, "NCHW", (2, 3, 5, 7)),
     "one block at most": (("N C H", "N H C0", {"C": 8}), one_block, "NCH", (2, 5, 3)),
