@@ -1,15 +1,14 @@
 """Options, profiles and fixtures of the suite."""
 
-import os
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("default", deadline=None, max_examples=80, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
-settings.register_profile("thorough", settings.get_profile("default"), max_examples=5000)
-settings.load_profile("ci" if os.environ.get("CI") else "default")
+# The same examples on every run; `--hypothesis-profile=long` looks for new ones, for hours.
+PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", max_examples=80, derandomize=True, database=None, **PROFILE)
+settings.register_profile("long", max_examples=20_000, **PROFILE)
+settings.load_profile("ci")
 
 
 def pytest_addoption(parser):

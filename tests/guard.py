@@ -31,19 +31,27 @@ class Frame:
     """An array with chosen strides in a buffer of canary bytes, which lie around it and in the gaps of its strides.
 
     `order` lists the axes from the slowest to the fastest, `gaps` the free bytes added to the stride of each axis,
-    `flips` the axes that run backwards. Any gap that is no multiple of the item size gives unaligned elements.
+    `flips` the axes that run backwards, `shift` the bytes by which it is moved. Any gap or shift that is no multiple of
+    the item size gives unaligned elements.
+
+    With `pages`, "start" or "end", the array begins or ends, but for `shift`, at a page that cannot be touched.
     """
 
-    def __init__(self, shape, dtype, *, order=None, gaps=None, flips=None, shift=0):
+    def __init__(self, shape, dtype, *, order=None, gaps=None, flips=None, shift=0, pages=None):
         ndim, itemsize = len(shape), np.dtype(dtype).itemsize
         gaps, flips = gaps or [0] * ndim, flips or [False] * ndim
-        strides, offset, pitch = [0] * ndim, MARGIN + shift, itemsize
+        below = {None: MARGIN + shift, "start": shift, "end": 0}[pages]
+        above = {None: MARGIN, "start": 0, "end": shift}[pages]
+        strides, offset, pitch, span = [0] * ndim, below, itemsize, itemsize
         for axis in reversed(range(ndim) if order is None else order):
             pitch += gaps[axis]
             strides[axis] = -pitch if flips[axis] else pitch
             offset += pitch * (shape[axis] - 1) if flips[axis] and shape[axis] else 0
+            span += pitch * max(shape[axis] - 1, 0)
             pitch *= max(shape[axis], 1)
-        self.buffer = np.full(offset + pitch + MARGIN, CANARY, np.uint8)
+        size = below + span + above
+        self.buffer = np.empty(size, np.uint8) if pages is None else page_guarded((size,), np.uint8, at=pages)
+        self.buffer[...] = CANARY
         self._place = (offset, tuple(strides))
         self.array = np.ndarray(shape, dtype, self.buffer, offset, tuple(strides))
         self.bytes = self._bytes(self.buffer)
@@ -66,10 +74,22 @@ class Frame:
         self._bytes(rest)[...] = CANARY
         return bool((rest == CANARY).all())
 
+    def protect(self):
+        """Let a write to the array kill the process from now on. NumPy still takes it for writeable."""
+        outside = self.buffer.ctypes.data % mmap.PAGESIZE
+        _protect(self.buffer, -outside, outside + self.buffer.size, _PROT_READ)
+        return self
+
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-_PROT_NONE = 0
+_PROT_NONE, _PROT_READ = 0, 1
+
+
+def _protect(memory, start, size, access):
+    """Let the pages of that part of memory be read only, or not touched at all."""
+    if _libc.mprotect(memory.ctypes.data + start, size, access):
+        raise OSError(ctypes.get_errno(), "mprotect")
 
 
 def page_guarded(shape, dtype, *, at="end", strides=None):
@@ -86,10 +106,18 @@ def page_guarded(shape, dtype, *, at="end", strides=None):
     room = -(-span // page) * page
     memory = np.frombuffer(mmap.mmap(-1, room + 2 * page), np.uint8)
     for guard in (0, page + room):
-        if _libc.mprotect(memory.ctypes.data + guard, page, _PROT_NONE):
-            raise OSError(ctypes.get_errno(), "mprotect")
+        _protect(memory, guard, page, _PROT_NONE)
     first = page + (room - span if at == "end" else 0) + below
     return np.ndarray(shape, dtype, memory, first, strides)
+
+
+def lines_before_guards(lines, length, dtype):
+    """A zero array (lines, length) whose every line ends where a page that cannot be touched begins."""
+    dtype, page = np.dtype(dtype), mmap.PAGESIZE
+    memory = np.frombuffer(mmap.mmap(-1, 2 * page * lines), np.uint8)
+    for line in range(lines):
+        _protect(memory, (2 * line + 1) * page, page, _PROT_NONE)
+    return np.ndarray((lines, length), dtype, memory, page - length * dtype.itemsize, (2 * page, dtype.itemsize))
 
 
 # ---------------------------------------------------------------------- checks
@@ -120,13 +148,3 @@ def assert_fresh(result, *inputs):
     if result.size:
         assert result.strides == canonical_strides(result.shape, result.itemsize)
     assert not any(np.shares_memory(result, x) for x in inputs)
-
-
-def lines_before_guards(lines, length, dtype):
-    """A zero array (lines, length) whose every line ends where a page that cannot be touched begins."""
-    dtype, page = np.dtype(dtype), mmap.PAGESIZE
-    memory = np.frombuffer(mmap.mmap(-1, 2 * page * lines), np.uint8)
-    for line in range(lines):
-        if _libc.mprotect(memory.ctypes.data + (2 * line + 1) * page, page, _PROT_NONE):
-            raise OSError(ctypes.get_errno(), "mprotect")
-    return np.ndarray((lines, length), dtype, memory, page - length * dtype.itemsize, (2 * page, dtype.itemsize))

@@ -330,6 +330,24 @@ def test_a_volume_is_not_a_blocked_image_paddlecustomdevice_380(fmt, shape, src)
     assert_same(to(fmt)(flat, src=src), reference.pack(flat, fmt, src))
 
 
+@pytest.mark.parametrize("dtype", WORDS)
+def test_lines_that_push_each_other_out_of_the_cache_go_through_scratch_numpy_32453(dtype):
+    """Whether it is faster shows in asv_bench; here, that the planner sees the sizes where a plain loop collapses."""
+    for columns in (4096, 6144, 8192):
+        for streaming in (False, True):
+            assert "scratch" in lp.plan("HW", "WH", (columns, columns), dtype, streaming=streaming).explain()
+    for columns in (4095, 4097):  # nor does it pay for scratch where lines spread out by themselves
+        assert "scratch" not in lp.plan("HW", "WH", (columns, columns), dtype, streaming=False).explain()
+
+
+@pytest.mark.parametrize("shape", [(4096, 130), (130, 4096), (4097, 130), (130, 4097)])
+@pytest.mark.parametrize("dtype", WORDS)
+def test_transposing_at_such_sizes_numpy_32453_numpy_28711(shape, dtype):
+    x = filled(shape, dtype)
+    for streaming in (False, True):
+        assert_same(lp.plan("HW", "WH", shape, dtype, streaming=streaming)(x), np.ascontiguousarray(x.T))
+
+
 # ---------------------------------------------------------------------- dtypes and memory
 
 

@@ -1,12 +1,14 @@
 """Every way that a plan can take, by the words of its explanation, against NumPy and the oracle."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 import layoutpack as lp
 import reference
-from guard import assert_same, filled, page_guarded
-from layoutpack import _conversion, formats
+from guard import Frame, assert_same, filled, page_guarded
+from layoutpack import _conversion, _engine, formats
 from layoutpack._arrays import dense_strides
 from test_streaming import at_offset, check
 
@@ -96,16 +98,65 @@ def test_views(view, channels, dtype, last):
         assert_same(plan(x), np.ascontiguousarray(x.transpose(0, 2, 3, 1)))
 
 
-@pytest.mark.parametrize("at", ["start", "end"])
+each_isa = pytest.mark.parametrize("isa", _engine.isa_available())
+each_end = pytest.mark.parametrize("at", ["start", "end"])
+
+
+def run(plan, isa, x, out):
+    """A plan with the kernels of any instruction set that the processor has."""
+    groups = plan._conversion.groups(x.strides, out.strides)
+    _engine.Program(groups, plan._fill, isa).run(out, x, 1)
+    return groups
+
+
+@each_isa
+@each_end
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[1]}-{c[2]}-{c[3]}-{c[4]}")
-def test_no_way_leaves_its_pages(case, at):
+def test_no_way_leaves_its_pages(case, at, isa):
     _, src, dst, shape, dtype, streaming = case
     stored, expected = arrays(src, dst, shape, dtype)
     keywords = {} if src in ("NCHW", "OIHW", "NHWC", "HW") else {"logical_shape": expected.shape}
     x, out = page_guarded(stored.shape, dtype, at=at), page_guarded(expected.shape, dtype, at=at)
     x[...] = stored
-    lp.plan(src, dst, stored.shape, dtype, streaming=streaming, **keywords)(x, out=out, threads=1)
+    run(lp.plan(src, dst, stored.shape, dtype, streaming=streaming, **keywords), isa, x, out)
     assert_same(out, expected)
+
+
+# Small conversions of n times m pixels, by the kernel of dense arrays. Others go by the strided kernel.
+SMALL = {
+    "transpose": ("AB", "BA", lambda n, m: (n, m), "transpose"),
+    "transpose of planes": ("NCHW", "NHWC", lambda n, m: (2, n, m, 3), "transpose"),
+    "pixels of three": ("NHWC", "NCHW", lambda n, m: (1, n, m, 3), "transpose"),
+    "blocks with padding": ("NCHW", "NCHW16c", lambda n, m: (1, n, m, 1), "transpose"),
+    "rows": ("ABC", "BAC", lambda n, m: (2, n, m), "copy"),
+    "rows with padding": ("NHWC", "NCHW16c", lambda n, m: (1, 1, n, m), "copy"),
+}
+LENGTHS = [*range(1, 18), 31, 32, 33, 63, 64, 65]
+MEMORY = [(0, 0, 0), (5, 0, 1), (5, 3, 0)]  # gaps between rows and between words, and bytes off the page
+
+
+@each_isa
+@each_end
+@pytest.mark.parametrize("dtype", ["u1", "u2", "V3", "u4", "u8", "c16"])
+@pytest.mark.parametrize(("src", "dst", "shape", "kernel"), SMALL.values(), ids=SMALL)
+def test_no_kernel_leaves_its_pages(src, dst, shape, kernel, dtype, at, isa):
+    """Nor does it write into the gaps of out. Arrays of all lengths, so that the far end lies at every address."""
+    kernels = set()
+    for n, m in zip(LENGTHS, LENGTHS[9:] + LENGTHS[:9], strict=True):
+        stored = filled(shape(n, m), dtype)
+        expected = reference.pack(stored, dst, src)
+        for streaming, (rows, words, shift) in itertools.product((False, True), MEMORY):
+            source, target = (
+                Frame(x.shape, dtype, gaps=[rows] * (x.ndim - 1) + [words], shift=shift, pages=at)
+                for x in (stored, expected)
+            )
+            source.array[...] = stored
+            plan = lp.plan(src, dst, stored.shape, dtype, streaming=streaming)
+            groups = run(plan, isa, source.array, target.array)
+            assert_same(target.array, expected)
+            assert target.intact()
+            kernels |= {box.panel.kernel for group in groups for box in group.boxes}
+    assert kernels >= {kernel, "strided"}
 
 
 @pytest.mark.parametrize("dtype", ["u1", "u2", "V3", "u4", "u8", "c16"])

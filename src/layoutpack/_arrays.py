@@ -89,10 +89,14 @@ def has_holes(dtype: np.dtype[Any]) -> bool:
     """Whether a structured dtype has bytes that belong to none of its fields, as a selection of fields has."""
     if dtype.subdtype is not None:
         return has_holes(dtype.subdtype[0])
-    if dtype.names is None:
+    if dtype.fields is None:
         return False
-    fields = [dtype[name] for name in dtype.names]
-    return sum(field.itemsize for field in fields) < dtype.itemsize or any(map(has_holes, fields))
+    reached = 0
+    for field, offset, *_ in sorted(dtype.fields.values(), key=lambda entry: entry[1]):
+        if offset > reached or has_holes(field):
+            return True
+        reached = max(reached, offset + field.itemsize)  # fields may overlap
+    return reached < dtype.itemsize
 
 
 def _first_difference(needed: tuple[int, ...], given: tuple[int, ...]) -> str:

@@ -16,6 +16,7 @@ import secrets
 import shutil
 import stat
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -269,7 +270,9 @@ def open_npy(path: Path) -> Array:
     if not stat.S_ISREG(mode):  # opening a pipe would wait for a writer
         raise ValueError(f"{path}: not a regular file")
     try:
-        with np.errstate(all="ignore"):  # NumPy multiplies an impossible shape before it refuses it
+        # NumPy multiplies an impossible shape before it refuses it, and has advice about files of Python 2.
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             return np.asarray(npy.open_memmap(path, mode="r"))
     except OSError:
         raise

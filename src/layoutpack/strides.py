@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from layoutpack import _docs, _engine, _threads
@@ -12,6 +13,7 @@ from layoutpack._arrays import (
     check_cast,
     check_out,
     dense_strides,
+    has_holes,
     share_memory,
 )
 from layoutpack._conversion import NO_BLOCKS, Out, as_ufunc, conversion_for
@@ -211,6 +213,9 @@ def _convert(
         check_cast(source.dtype, target.dtype, "same_kind", name)
         check_out(target, source.shape, name)
         _check_dense(target, order, name)
+        if has_holes(target.dtype):  # other fields of the same records, which only NumPy's assignment leaves alone
+            np.copyto(target, source, casting="same_kind")
+            return target
         if share_memory(source, target):
             source = source.copy()
         if source.dtype != target.dtype:
