@@ -19,7 +19,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from layoutpack._tiles import Loop, Panel, Tiling, choose_panel, choose_tiling, chunk_steps
+from layoutpack._tiles import Loop, Panel, Tiling, choose_panel, choose_tiling, chunk_steps, cut_loops
 from layoutpack.formats import Factor, Format, Storage
 
 # ---- 1. names -----------------------------------------------------------------------------------------------------
@@ -437,7 +437,9 @@ def plan_groups(
         src = tuple((d.block, src_strides[d.at] * d.times) for d in axis.src)
         dst = tuple((d.block, dst_strides[d.at] * d.times) for d in axis.dst)
         cut.append(pieces(axis.extent, axis.padded, src, dst))
-    groups = [_group(choice, itemsize, chunk_bytes, streams) for choice in itertools.product(*cut)]
+    groups: list[Group] = []
+    for choice in itertools.product(*cut):
+        groups += _cut_boxes(_group(choice, itemsize, chunk_bytes, streams), chunk_bytes, streams)
     return sorted(groups, key=lambda g: g.dst_offset + min(b.dst_offset for b in g.boxes))
 
 
@@ -469,6 +471,24 @@ def _group(
     steps = chunk_steps(shared, boxes[0].panel, boxes[0].tiling, size, chunk_bytes)
     chunks = math.prod(-(-loop.extent // step) for loop, step in zip(shared, steps, strict=True))
     return Group(src_offset, dst_offset, tuple(shared), steps, tuple(boxes), chunks)
+
+
+def _cut_boxes(group: Group, chunk_bytes: int, streams: bool) -> list[Group]:
+    """The group itself, or one group for each part of its boxes where these are blocks of many megabytes.
+
+    Only shared loops are cut into chunks. A whole block as one chunk would keep all threads but one idle, and Ctrl-C
+    would wait for its end.
+    """
+    sizes = [math.prod(group.steps) * math.prod(loop.extent for loop in b.loops) * b.width for b in group.boxes]
+    if sum(sizes) <= 2 * chunk_bytes:
+        return [group]
+    parts = []
+    for box, size in zip(group.boxes, sizes, strict=True):
+        for src_at, dst_at, cut in cut_loops(box.loops, size, chunk_bytes):
+            src, dst, own = merge_loops(cut)
+            offsets = box.src_offset + src_at + src, box.dst_offset + dst_at + dst
+            parts.append(group._replace(boxes=(_box(*offsets, group.loops, own, box.width, streams),)))
+    return parts
 
 
 def merge_loops(loops: Iterable[Loop]) -> tuple[int, int, list[Loop]]:
