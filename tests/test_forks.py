@@ -61,6 +61,7 @@ WAYS = {
         with multiprocessing.get_context("fork").Pool(2) as pool:
             assert all(pool.map_async(good, [n] * 4).get(LIMIT))
     """,
+    # As gunicorn with --preload (benoitc/gunicorn#2478).
     "a preloading server": """
         in_threads(1, lambda: work(n))
         workers = [start_child(lambda: in_threads(4, lambda: all(good(n) for _ in range(3)))) for _ in range(3)]
@@ -95,7 +96,7 @@ def good(threads):
 def work(threads):
     if "torch" in sys.modules:
         import torch
-        torch.ones(1 << 22).add_(1)
+        torch.ones(1 << 20).add_(1)
     if "layoutpack" in sys.modules:
         assert good(threads)
 
@@ -170,7 +171,7 @@ def test_fork(imports, way):
     assert good[way], errors
 
 
-def test_fork_after_a_large_repack():
+def test_fork_after_a_large_repack_lightgbm_4751():
     """As a user does it, with nothing arranged."""
     code = """
         import os, sys, numpy as np, layoutpack as lp
