@@ -80,7 +80,7 @@ WAYS = {
 # Every way starts in a process that has imported and done nothing else: a fork of one that keeps to that, since
 # importing PyTorch takes seconds.
 PROGRAM = """
-import ctypes, json, multiprocessing, os, signal, sys, textwrap, threading, time, traceback
+import contextlib, ctypes, json, multiprocessing, os, signal, sys, textwrap, threading, time, traceback
 import numpy as np
 os.sched_getaffinity = lambda pid: range(64)  # so that 64 threads are no fewer on a small machine
 import {imports}
@@ -142,6 +142,7 @@ def in_threads(number, act):
     return results == [True] * number
 
 def try_way(code):
+    os.setpgid(0, 0)
     if "layoutpack" in sys.modules:
         sys.modules["layoutpack._threads"]._Process.forked = False
     for n in (None, 2, 64):
@@ -150,7 +151,14 @@ def try_way(code):
         work(n)
     return parallel()
 
-print(json.dumps({{way: in_child(lambda: try_way(code)) for way, code in {ways}.items()}}))
+def outcome(code):
+    pid = start_child(lambda: try_way(code))
+    good = end_of(pid)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)  # children that hang outlive it
+    return good
+
+print(json.dumps({{way: outcome(code) for way, code in {ways}.items()}}))
 """
 
 
