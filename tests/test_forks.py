@@ -146,9 +146,11 @@ def try_way(code):
     if "layoutpack" in sys.modules:
         sys.modules["layoutpack._threads"]._Process.forked = False
     for n in (None, 2, 64):
+        signal.alarm(LIMIT)
         work(n)
         exec(textwrap.dedent(code), globals() | {{"n": n}})
         work(n)
+    signal.alarm(LIMIT)
     return parallel()
 
 def outcome(code):
@@ -165,7 +167,7 @@ print(json.dumps({{way: outcome(code) for way, code in {ways}.items()}}))
 @lru_cache
 def outcomes(imports):
     ways = {way: code for way, code in WAYS.items() if way != "DataLoader" or "torch" in imports}
-    done = run_python(PROGRAM.format(imports=imports, limit=LIMIT, ways=ways), limit=LIMIT * len(WAYS))
+    done = run_python(PROGRAM.format(imports=imports, limit=LIMIT, ways=ways), limit=4 * LIMIT * len(WAYS))
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1]), done.stderr
 
