@@ -13,15 +13,17 @@ settings.load_profile("ci")
 
 def pytest_addoption(parser):
     parser.addoption("--bigmem", action="store_true", help="run the tests that need about 6 GiB of free memory")
+    parser.addoption("--soak", type=float, metavar="SECONDS", help="run the long tests of many threads, so long each")
 
 
 def pytest_collection_modifyitems(config, items):
-    if config.getoption("--bigmem"):
-        return
-    skip = pytest.mark.skip(reason="needs --bigmem")
-    for item in items:
-        if item.get_closest_marker("bigmem"):
-            item.add_marker(skip)
+    for marker in ("bigmem", "soak"):
+        if config.getoption(marker):
+            continue
+        skip = pytest.mark.skip(reason=f"needs --{marker}")
+        for item in items:
+            if item.get_closest_marker(marker):
+                item.add_marker(skip)
 
 
 @pytest.fixture

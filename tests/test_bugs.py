@@ -4,12 +4,15 @@ The name of a test ends with the report (owner, repository, number). The first p
 numbers worked out by hand; the others are its neighbours, compared with the oracle.
 """
 
+import importlib.util
 import itertools
 import os
 
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 import layoutpack as lp
@@ -24,6 +27,7 @@ from guard import (
     lines_before_guards,
     page_guarded,
 )
+from programs import run_python
 
 WORDS = ["u1", "u2", "u4", "u8"]
 # Formats with a to_ and a from_ function, with a logical shape that is ragged on every blocked axis.
@@ -224,6 +228,48 @@ def test_no_negative_stride_survives_on_an_axis_of_one_numpy_23349(convert, shap
             assert result.strides == canonical_strides(shape, 4)
         else:
             assert element_strides(result) == tuple(lp.channels_last_strides(shape))
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_flipped_array_goes_on_by_dlpack_pytorch_188023(library):
+    """In a process of its own, since a negative stride kills it."""
+    if not importlib.util.find_spec(library):
+        pytest.skip(f"needs {library}")
+    code = f"""
+        import numpy as np, {library}, layoutpack as lp
+        x = np.arange(1, 121, dtype=np.float32).reshape(1, 5, 4, 6)
+        for view in (x[..., ::-1], x[:, ::-1, ::-1], x[::-1]):
+            for convert in (
+                lambda v: lp.to_nc1hwc0(v, c0=16),
+                lambda v: lp.repack(v, "NCHW", "NHWC", copy=None),
+                lambda v: lp.repack(v, "NCHW", "NCHW", copy=None),
+                lp.to_contiguous,
+                lp.to_channels_last,
+            ):
+                y = convert(view)
+                assert (np.asarray({library}.from_dlpack(y)) == y).all()
+    """
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
+
+
+steps = st.sampled_from([slice(None), slice(None, None, -1), slice(None, None, -2), slice(1), slice(0, None, 3)])
+CONVERSIONS = [
+    *(lambda x, dst=dst: lp.repack(x, "NCHW", dst, copy=None) for dst in ("NCHW", "NHWC", "HWCN", "NC1HWC0", "NCHW1c")),
+    lambda x: lp.to_fractal_nz(x, copy=None),
+    lambda x: lp.from_nc1hwc0(x[:, None], channels=x.shape[-1], copy=None),
+    lp.to_contiguous,
+    lp.to_channels_last,
+]
+
+
+@given(st.tuples(*[st.integers(1, 4)] * 4), st.tuples(*[steps] * 4), st.permutations(range(4)), st.booleans())
+def test_no_result_has_a_negative_stride_pytorch_188023(shape, index, order, broadcast):
+    x = counted(shape).transpose(order)[index]
+    if broadcast:
+        x = np.broadcast_to(x[:1], (3, *x.shape[1:]))
+    for convert in CONVERSIONS:
+        assert min(convert(x).strides) >= 0
 
 
 @pytest.mark.parametrize("shape", [(1, 3, 4, 5), (2, 3, 4, 5), (1, 3, 7), (1, 3, 2, 4, 5)])

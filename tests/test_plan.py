@@ -144,6 +144,39 @@ def test_a_batch_of_one_is_split(dst):
     assert sum(group.chunks for group in groups_of(c, chunk_bytes=1 << 16)) >= 4
 
 
+@pytest.mark.parametrize(
+    ("src", "dst", "shape", "src_c0", "c0"),
+    [
+        ("NCHW", "NC1HWC0", (1, 9000, 2, 3), None, 9001),  # one block, a little padding
+        ("NCHW", "NC1HWC0", (2, 3, 2, 1), None, 20000),  # hardly anything but padding
+        ("NC1HWC0", "NC1HWC0", (1, 20000, 2, 1), 15000, 10000),  # several boxes a group
+        ("ND", "FRACTAL_NZ", (200, 300), None, 310),
+    ],
+)
+def test_blocks_larger_than_a_chunk_are_cut(src, dst, shape, src_c0, c0):
+    x = np.arange(1, math.prod(shape) + 1, dtype=np.uint16).reshape(shape)
+    if src_c0:
+        x = lp.repack(x, "NCHW", src, c0=src_c0)
+    c = Conversion(as_format(src), as_format(dst), x.shape, x.dtype, shape, None, ((src_c0, c0), None, None))
+    whole, cut = np.zeros(c.shape, np.uint16), np.zeros(c.shape, np.uint16)
+    chunk_bytes = 64 * 64 * 2  # a tile
+    groups = groups_of(c, chunk_bytes)
+    for group in groups:
+        boxes = sum(math.prod(loop.extent for loop in box.loops) * box.width for box in group.boxes)
+        assert math.prod(group.steps) * boxes <= 2 * chunk_bytes
+    _engine.Program(groups_of(c), b"\0\0").run(whole, x, 1)
+    _engine.Program(groups, b"\0\0").run(cut, x, 2)
+    np.testing.assert_array_equal(cut, whole)
+
+
+def test_a_chunk_of_gigabytes_touches_a_part_of_them():
+    c = Conversion(as_format("ND"), as_format("ND"), (1 << 16, 3 << 15), np.dtype("u1"))
+    for strides in ((1, 0), (1, 1 << 16)):  # the same element all along a row; a transposed copy
+        for group in _plan.plan_groups(c._axes, strides, c.strides, 1, chunk_bytes=1 << 25, streams=True):
+            reach = sum(step * loop.dst for step, loop in zip(group.steps, group.loops, strict=True))
+            assert reach < c.nbytes / 10
+
+
 @pytest.mark.parametrize("c0", [4, 8, 16, 32])
 @pytest.mark.parametrize("shape", [(5, 3, 7, 7), (16, 4, 3, 3), (17, 1, 1, 1), (3, 2, 2, 5)])
 def test_a_blocked_group_follows_its_index_map(shape, c0):

@@ -20,7 +20,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from layoutpack._tiles import Cast, Loop, Panel, Tiling, choose_cast, choose_panel, choose_tiling, chunk_steps
+from layoutpack._tiles import (
+    Cast,
+    Loop,
+    Offsets,
+    Panel,
+    Tiling,
+    choose_cast,
+    choose_panel,
+    choose_tiling,
+    chunk_steps,
+    cut_loops,
+)
 from layoutpack.formats import Factor, Format, Storage
 
 # ---- 1. names -----------------------------------------------------------------------------------------------------
@@ -493,7 +504,9 @@ def plan_groups(
         dst = tuple((d.block, dst_strides[d.at] * d.times) for d in axis.dst)
         factor = int(cast is not None and axis.names == (cast.channel_axis,))
         cut.append(pieces(axis.extent, axis.padded, src, dst, factor))
-    groups = [_group(choice, itemsize, chunk_bytes, streams, cast) for choice in itertools.product(*cut)]
+    groups: list[Group] = []
+    for choice in itertools.product(*cut):
+        groups += _cut_boxes(_group(choice, itemsize, chunk_bytes, streams, cast), chunk_bytes, streams, cast)
     return sorted(groups, key=lambda g: g.dst_offset + min(b.dst_offset for b in g.boxes))
 
 
@@ -532,7 +545,26 @@ def _group(
     return Group(*offsets, tuple(shared), steps, tuple(boxes), chunks)
 
 
-Offsets = tuple[int, int, int]  # of source, destination and factors
+def _cut_boxes(group: Group, chunk_bytes: int, streams: bool, cast: Cast | None) -> list[Group]:
+    """The group itself, or one group for each part of its boxes where these are blocks of many megabytes.
+
+    Only shared loops are cut into chunks. A whole block as one chunk would keep all threads but one idle, and Ctrl-C
+    would wait for its end.
+    """
+    sizes = [math.prod(group.steps) * math.prod(loop.extent for loop in b.loops) * b.width for b in group.boxes]
+    if sum(sizes) <= 2 * chunk_bytes:
+        return [group]
+    parts = []
+    for box, size in zip(group.boxes, sizes, strict=True):
+        for (src_at, dst_at, factor_at), cut in cut_loops(box.loops, size, chunk_bytes):
+            (src, dst, factor), own = merge_loops(cut)
+            offsets = (
+                box.src_offset + src_at + src,
+                box.dst_offset + dst_at + dst,
+                box.factor_offset + factor_at + factor,
+            )
+            parts.append(group._replace(boxes=(_box((src, dst, factor), group.loops, own, box.width, streams, cast),)))
+    return parts
 
 
 def merge_loops(loops: Iterable[Loop]) -> tuple[Offsets, list[Loop]]:

@@ -6,7 +6,8 @@ Every number here was measured. Unless said otherwise: Zen 3, one thread, 13 GB/
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 
@@ -21,6 +22,9 @@ class Loop(NamedTuple):
     src: int
     dst: int
     factor: int = 0
+
+
+Offsets = tuple[int, int, int]  # of source and destination in bytes, and of factors
 
 
 class Cast(NamedTuple):
@@ -92,6 +96,7 @@ LINE = 64  # bytes
 
 _TILE = 64  # words on either side of a panel's tile
 _TILE_WORDS = 4096  # words of a tile where one side is shorter: 8 KiB of 2-byte words, a quarter of a first-level cache
+_SPAN = 256 << 20  # bytes of output from end to end of a chunk: a first touch, of huge pages too, stays below 0.1 s
 _COPY_TILE = 32768  # bytes of runs that are copied together, so that lines shared by neighbouring runs are met once
 
 # Past the caches.
@@ -281,27 +286,62 @@ def chunk_steps(loops: Sequence[Loop], panel: Panel, tiling: Tiling, size: int, 
     """Iterations of each of a group's loops in a chunk, so that a chunk writes about `chunk_bytes` of the `size`.
 
     The loops around the panel are cut first, the outermost of the output first; then the panel itself into whole
-    tiles, since a strip of one channel of three would read every line of the input three times.
+    tiles, since a strip of one channel of three would read every line of the input three times. But before all, no
+    chunk reaches over more than `_SPAN`: strips as high as an output of gigabytes would touch all its pages at once,
+    and Ctrl-C would wait for them.
     """
     steps = [loop.extent for loop in loops]
     shared = range(len(loops))
     ordered = panel.plane in shared and panel.row in shared and abs(loops[panel.plane].src) > abs(loops[panel.row].src)
     outer = (panel.plane,) if tiling.plane_tile or (panel.kernel == "copy" and ordered) else ()
     around = [i for i in (*(outer if tiling.plane_tile else ()), *panel.nest, *outer) if i in shared]
-    cut = (panel.row,) if tiling.scratch_run else (panel.row, panel.col)  # rows that lie side by side stay so
-    inside = [i for i in cut if i in shared]
+    divisible = (panel.row,) if tiling.scratch_run else (panel.row, panel.col)  # rows that lie side by side stay so
+    inside = [i for i in divisible if i in shared]
     if panel.kernel != "copy":  # whose runs are cut last
         inside.sort(key=lambda i: -loops[i].extent)
     planes = [panel.plane] if panel.plane in shared and not outer else []
-    for i in (*around, *inside, *planes):
+    order = (*around, *inside, *planes)
+
+    def cut(i: int, most: int) -> None:
+        """Chunks of even size, of `most` iterations or the whole tiles that hold so many."""
+        nonlocal size
+        unit = _TILE if i in inside else max(tiling.plane_tile, 1) if i in outer else 1
+        step = -(-max(most, 1) // unit) * unit
+        step = -(-steps[i] // -(-steps[i] // step))
+        step = min(-(-step // unit) * unit, steps[i])
+        size = max(size // steps[i], 1) * step
+        steps[i] = step
+
+    for i in order:
+        if loops[i].extent * abs(loops[i].dst) > _SPAN:
+            cut(i, _SPAN // abs(loops[i].dst))
+    for i in order:
         if size <= chunk_bytes:
             break
-        extent = loops[i].extent
-        unit = _TILE if i in inside else max(tiling.plane_tile, 1) if i in outer else 1
-        size = max(size // extent, 1)
-        step = -(-max(chunk_bytes // size, 1) // unit) * unit
-        count = -(-extent // step)
-        step = -(-extent // count)  # chunks of even size
-        steps[i] = min(-(-step // unit) * unit, extent)
-        size *= steps[i]
+        cut(i, chunk_bytes // max(size // steps[i], 1))
     return tuple(steps)
+
+
+def cut_loops(loops: Sequence[Loop], size: int, chunk_bytes: int) -> Iterator[tuple[Offsets, list[Loop]]]:
+    """Parts of a box that writes `size` bytes, of about `chunk_bytes`, outermost loops cut first.
+
+    Yields where each part begins, and its loops.
+    """
+    steps = []
+    for loop in loops:
+        step = loop.extent
+        if size > chunk_bytes:
+            step = min(max(step * chunk_bytes // size // _TILE, 1) * _TILE, step)
+            size = size * step // loop.extent
+        steps.append(step)
+    for starts in itertools.product(*(range(0, loop.extent, step) for loop, step in zip(loops, steps, strict=True))):
+        src_at = dst_at = factor_at = 0
+        part = []
+        for loop, start, step in zip(loops, starts, steps, strict=True):
+            # A part of nothing but padding has no source, not even one to begin at.
+            valid = min(max(loop.valid - start, 0), step)
+            part.append(loop._replace(extent=min(step, loop.extent - start), valid=valid))
+            src_at += min(start, loop.valid) * loop.src
+            dst_at += start * loop.dst
+            factor_at += min(start, loop.valid) * loop.factor
+        yield (src_at, dst_at, factor_at), part

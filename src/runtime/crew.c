@@ -205,6 +205,9 @@ void lp_serve(lp_crew *c, int index) {
 static lp_crew *crew_of_process(void) {
     lp_crew *c = atomic_load_explicit(&the_crew, memory_order_acquire), *fresh;
     pid_t pid = getpid();
+#ifdef LAYOUTPACK_NO_PID_CHECK /* for .ci/forks: without the check a child is serial, but never waits for anybody */
+    if (c) return c;
+#endif
     if (c && c->pid == pid) return c;
     if (!(fresh = aligned_alloc(64, sizeof *fresh))) return NULL;
     memset(fresh, 0, sizeof *fresh);
