@@ -63,8 +63,9 @@ typedef struct {
     lp_panel_fn strided[LP_WORDS];   /* any strides */
     lp_panel_fn strided_any;         /* any strides, any width */
     /* copy past the caches, for rows of 16, 32 or 64 bytes that lie side by side in the output: each plane is a piece
-     * of a run. Pieces meet where cache lines do: the bytes of the first line that belong to rows before are written
-     * too, and those of the last line are left to the rows behind. */
+     * of a run, of 4 KiB at most. Pieces meet where cache lines do: the bytes of the first line that belong to rows
+     * before are written too, so these fill a line where there are any, and those of the last line are left to the rows
+     * behind. */
     lp_panel_fn copy_run;
     /* Store whole lines of 64 bytes past the caches; dst lies on a line. */
     void (*stream)(char *dst, const char *src, ptrdiff_t lines);
