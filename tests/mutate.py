@@ -30,6 +30,7 @@ SUITES = {
             *("test_tags_in_both_spellings", "test_formats_of_ones_own", "test_reblocking", "test_plain_orders"),
             *("test_a_copy_where_the_bytes_differ", "test_large_strided_arrays"),
         ],
+        "test_numbers.py": ["test_each_channel_has_its_own"],
         "test_errors.py": ["test_refused"],
     },
     "_tiles.py": {
@@ -37,6 +38,7 @@ SUITES = {
         "test_streaming.py": ["test_every_way_and_address"],
         "test_tilings.py": ["test_every_way", "test_every_tile_fits_the_scratch", "test_views"],
         "test_repack.py": ["test_sizes"],
+        "test_numbers.py": ["test_each_channel_has_its_own", "test_views"],
     },
     "_conversion.py": {
         "test_calls.py": [],
@@ -84,13 +86,13 @@ MUTANTS = {
         "_plan.py", "inside = segments(step, valid - done,", "inside = segments(step, valid,"
     ),
     "the strides of a loop are swapped": Mutant(
-        "_plan.py", "Loop(n, valid, src[0][1], dst[0][1])", "Loop(n, valid, dst[0][1], src[0][1])"
+        "_plan.py", "Loop(n, valid, src[0][1], dst[0][1], factor)", "Loop(n, valid, dst[0][1], src[0][1], factor)"
     ),
     # loops, boxes and groups
     "a loop with padding is merged": Mutant("_plan.py", "            and inner.valid == inner.extent\n", ""),
     "loops with a gap are merged": Mutant("_plan.py", "            and outer.src == inner.src * inner.extent\n", ""),
     "only one side of a loop is turned round": Mutant(
-        "_plan.py", "loop._replace(src=-loop.src, dst=-loop.dst)", "loop._replace(dst=-loop.dst)"
+        "_plan.py", "loop._replace(src=-loop.src, dst=-loop.dst,", "loop._replace(dst=-loop.dst,"
     ),
     "a turned loop begins one too early": Mutant(
         "_plan.py", "src_offset += (loop.extent - 1) * loop.src", "src_offset += (loop.extent - 2) * loop.src"
@@ -108,9 +110,9 @@ MUTANTS = {
     ),
     # panels and tiles
     "rows are copied whatever their stride": Mutant(
-        "_tiles.py", "if fast.src == fast.dst == width:", "if fast.dst == width:"
+        "_tiles.py", "if fast.src == src_width and fast.dst == width:", "if fast.dst == width:"
     ),
-    "any rows are transposed": Mutant("_tiles.py", "if loops[row].src == width or near:", "if True:"),
+    "any rows are transposed": Mutant("_tiles.py", "if loops[row].src == src_width or near:", "if True:"),
     "padded panels are gathered": Mutant("_tiles.py", "        if padded:\n", "        if False:\n"),
     "padded rows are streamed as one run": Mutant(
         "_tiles.py", "if streams and not padded and pitch", "if streams and pitch"
@@ -119,6 +121,16 @@ MUTANTS = {
         "_tiles.py", "if few and loops[plane].valid == loops[plane].extent:", "if few:"
     ),
     "a tile outgrows the scratch": Mutant("_tiles.py", "_SCRATCH = 48 * 1024", "_SCRATCH = 256 * 1024"),
+    # numbers on the way
+    "the factors of a tail begin anew": Mutant("_plan.py", "dst[0][1], at * factor", "dst[0][1], 0"),
+    "the factors of a segment begin anew": Mutant("_plan.py", "offsets[1], done * factor)", "offsets[1], 0)"),
+    "loops of different factors are merged": Mutant(
+        "_plan.py", "            and outer.factor == inner.factor * inner.extent\n", ""
+    ),
+    "lines are taken for rows": Mutant("_tiles.py", "abs(row.src) < abs(col.src)", "True"),
+    "numbers are moved in the wrong size": Mutant(
+        "_tiles.py", 'panel.kernel == "transpose" and row.src != cast.src_width', "False"
+    ),
     # the border
     "padding is never filled": Mutant(
         "_conversion.py", "if fill is None else fill_bytes(fill, result_dtype, name)", ""

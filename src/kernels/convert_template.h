@@ -60,9 +60,12 @@ static inline __attribute__((always_inline)) void convert_run(char *dst, const c
     memcpy(dst + i * size_out, done, left * to);
 }
 
-/* Neighbours of a line whose factors lie `step` apart, or go on from the beginning after `period` numbers. */
+/* `n` factors that lie `step` apart; after `period` of them they begin anew. */
 static void gather_factors(float *to, const float *from, ptrdiff_t n, ptrdiff_t step, ptrdiff_t period) {
-    for (ptrdiff_t i = 0; i < n; i++) to[i] = from[i % period * step];
+    for (ptrdiff_t i = 0, k = 0; i < n; i++) {
+        to[i] = from[k * step];
+        if (++k == period) k = 0;
+    }
 }
 
 static inline __attribute__((always_inline)) void convert_lines(char *dst, const char *src, const lp_lines *p,

@@ -3,12 +3,21 @@
 
 #include "layoutpack/kernels.h"
 
+#if defined __x86_64__ && defined __GNUC__
+#include <cpuid.h>
+
+/* Half-precision conversions, which clang 14 does not know by name. */
+static int has_f16c(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
+#endif
+
 /* Whether this processor and its operating system run the instruction set. */
 static int runs(const char *isa) {
 #if defined __x86_64__ && defined __GNUC__
     __builtin_cpu_init();
-    if (!strcmp(isa, "avx2"))
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    if (!strcmp(isa, "avx2")) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 #endif
     return !strcmp(isa, "scalar");
 }

@@ -244,9 +244,13 @@ def convert(
     bias: Any,
     copy: bool | None,
     threads: int | None,
+    known_as: tuple[Any, ...] | None = None,
 ) -> Array:
-    """What every conversion does: check, plan, run."""
-    arguments = (src, dst, shape, channels, groups, c0, n0, m0, fill, dtype, casting, scale, bias, copy)
+    """What every conversion does: check, plan, run.
+
+    `known_as`: the arguments under which a caller wants to `recall` this call itself.
+    """
+    arguments = known_as or (src, dst, shape, channels, groups, c0, n0, m0, fill, dtype, casting, scale, bias, copy)
     call = _engine.recall(x, out, arguments)
     if call is not None:
         return call_again(call, typing.cast(Array, x), typing.cast(Array | None, out), threads)

@@ -306,13 +306,13 @@ cdef void stream_run(
     p.planes = 1
     while r < rows:
         p.rows = min(box.scratch_rows, rows - r)
-        size = p.rows * p.width  # of each column
+        size = p.rows * box.src_width  # of each column of the source
         sink_open(out, j.dst + (at.dst + r * p.dst_rs))
         c = 0
         while c < cols:
             p.cols = min(box.scratch_cols, cols - c)
             here = within(p, box, at, r, c)
-            if box.ahead and r * p.width + box.ahead < live_rows * p.width:
+            if box.ahead and r * box.src_width + box.ahead < live_rows * box.src_width:
                 lp_prefetch(j.src + here.src + box.ahead, p.src_cs, clip(live_cols - c, p.cols), size)
             run_tile(box, j, p, live_rows - r, live_cols - c, out.block + c * p.dst_cs, here)
             c += box.scratch_cols
@@ -364,7 +364,7 @@ cdef void stream_rows(
                 p.cols = min(box.scratch_cols, segment - done)
                 here = within(p, box, at, r, c + done)
                 if box.ahead and c + done + box.scratch_cols < live_cols:
-                    lp_prefetch(j.src + here.src + box.ahead, p.src_cs, p.cols, p.rows * p.width)
+                    lp_prefetch(j.src + here.src + box.ahead, p.src_cs, p.cols, p.rows * box.src_width)
                 run_tile(box, j, p, live_rows - r, live_cols - c - done, out.block + (before + done) * p.width, here)
                 done += p.cols
             for i in range(p.rows):
@@ -806,9 +806,9 @@ cdef class Program:
         """The same for the numbers of a tile, before they are converted and after."""
         cdef ptrdiff_t rows = 1, cols = 1, line, needed
         if box.row >= 0:
-            rows = min(box.loops[box.row].extent, box.scratch_rows if box.scratch_rows else box.row_tile)
+            rows = min(box.loops[box.row].valid, box.scratch_rows if box.scratch_rows else box.row_tile)
         if box.col >= 0:
-            cols = min(box.loops[box.col].extent, box.scratch_cols if box.scratch_cols else box.col_tile)
+            cols = min(box.loops[box.col].valid, box.scratch_cols if box.scratch_cols else box.col_tile)
         needed = rows * cols * box.src_width
         if box.converts == BEFORE:
             line = (rows if box.by_row else cols) * box.width

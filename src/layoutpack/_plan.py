@@ -558,11 +558,9 @@ def _cut_boxes(group: Group, chunk_bytes: int, streams: bool, cast: Cast | None)
     for box, size in zip(group.boxes, sizes, strict=True):
         for (src_at, dst_at, factor_at), cut in cut_loops(box.loops, size, chunk_bytes):
             (src, dst, factor), own = merge_loops(cut)
-            offsets = (
-                box.src_offset + src_at + src,
-                box.dst_offset + dst_at + dst,
-                box.factor_offset + factor_at + factor,
-            )
+            src += box.src_offset + src_at
+            dst += box.dst_offset + dst_at
+            factor += box.factor_offset + factor_at
             parts.append(group._replace(boxes=(_box((src, dst, factor), group.loops, own, box.width, streams, cast),)))
     return parts
 

@@ -126,11 +126,13 @@ _STRETCH = 256  # bytes of a line that are gathered or scattered together; 128 w
 _PIXELS = 8192  # bytes of pixels that are put in order together
 _ACROSS = 64  # lines of such a tile
 
-# Numbers that are converted.
-_NUMBERS = 4096  # numbers of a tile
-_LINE_READ = 512  # bytes of a line that are converted together before they are moved: 64 bytes 0.4, 128 bytes, which
-# the processor's prefetcher takes for the beginning of more, 0.06, 256 bytes 0.25, 512 bytes 0.7 (fp32 to fp16)
+# Numbers that are converted (fp32 to fp16 unless it says otherwise).
+_NUMBERS = 2048  # numbers of a tile; 4096 0.65, 1024 0.78, 2048 0.98 (NC1HWC0 in cache)
 _SHORT = 16  # numbers: a shorter line costs more than its numbers
+_LINE_READ = 512  # bytes of a line that are converted together before they are moved: 64 bytes 0.4, 128 bytes, which
+# the processor's prefetcher takes for the beginning of more, 0.06, 256 bytes 0.25, 512 bytes 0.7 (NHWC in cache)
+_CAST_LINE = 128  # the same past the caches, with prefetching: 64 bytes 0.84, 128 bytes 1.2, 256 bytes 0.7 (NC1HWC0)
+_CAST_RUN = 8192  # bytes of a block of a run otherwise: 4 KiB 0.59, 8 KiB 0.68, 32 KiB 0.52 (uint8 to NC1HWC0)
 
 
 def choose_panel(loops: Sequence[Loop], src_width: int, width: int, streams: bool) -> Panel:
@@ -251,26 +253,29 @@ def choose_cast(loops: Sequence[Loop], panel: Panel, cast: Cast, width: int, str
         converts, row_tile, col_tile = "alone", rows, cols
     else:
         converts = "after" if long and (cast.src_width <= width or panel.kernel == "strided") else "before"
-        line = _TILE if converts == "after" else _LINE_READ // cast.src_width
-        col_tile = max(min(cols, _NUMBERS // line), _NUMBERS // max(min(rows, line), 1))
-        row_tile = max(_NUMBERS // max(min(cols, col_tile), 1), 1)
         if converts == "before":
             by_row = panel.row >= 0 and panel.kernel != "copy" and abs(row.src) < abs(col.src)
             kernel = "strided" if col.dst != width else "transpose" if by_row else "copy"
             panel = panel._replace(kernel=kernel)
         elif panel.kernel == "transpose" and row.src != cast.src_width:
             panel = panel._replace(kernel="strided")
+        line = _LINE_READ // cast.src_width if by_row else _TILE
+        col_tile = max(min(cols, _NUMBERS // line), _NUMBERS // max(min(rows, line), 1))
+        if converts == "before" and not by_row:
+            col_tile = min(max(cols, 1), _NUMBERS)
+        row_tile = max(_NUMBERS // max(min(col.valid, col_tile), 1), 1)
     plain = Tiling(row_tile, col_tile, converts=converts, by_row=by_row)
     if not streams or col.dst != width or LINE % width:
         return panel, plain
-    if row.dst == cols * width and panel.row >= 0 and row.dst <= _RUN_PITCH:
-        block = max(_RUN // row.dst, 16)
-        ahead = min(_AHEAD, _AHEAD_ALL // cols // LINE * LINE)
-        run = plain._replace(streams=True, scratch_rows=block, scratch_run=True, scratch_cols=cols, col_tile=cols)
+    if row.dst == cols * width and panel.row >= 0 and row.dst <= (_RUN_PITCH // 2 if by_row else _RUN_PITCH):
+        block = max(_CAST_LINE // cast.src_width if by_row else _CAST_RUN // row.dst, 16)
+        ahead = min(_AHEAD, _AHEAD_ALL // cols // LINE * LINE) if by_row else 0
+        few = min(cols, max(_NUMBERS // block // 16 * 16, 16)) if by_row else cols
+        run = plain._replace(streams=True, scratch_rows=block, scratch_run=True, scratch_cols=few, col_tile=few)
         return panel, run._replace(ahead=ahead)
     if cols * width >= 512 and (panel.row < 0 or row.dst >= 512):
         block = 1 if converts == "alone" else min(rows, _ROWS)
-        segment = max(_SEGMENT, _RUN * 4 // block // _SEGMENT * _SEGMENT) // width
+        segment = max(_SEGMENT, 2 * _RUN // block // _SEGMENT * _SEGMENT) // width
         call = min(max(_NUMBERS // block // 16 * 16, 16), segment)
         step = abs(call * col.src)
         segments = plain._replace(streams=True, scratch_rows=block, scratch_cols=call, col_tile=segment)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -17,6 +17,7 @@ from layoutpack._conversion import (
     FormatLike,
     Out,
     as_blocks,
+    call_again,
     conversion_for,
     convert,
     thread_number,
@@ -110,6 +111,11 @@ def pack_images(
     >>> lp.pack_images(frames, dst="NC1HWC0", dtype=np.float16, reverse_channels=True).shape
     (3, 1, 4, 6, 16)
     """
+    mean, std = (tuple(v) if isinstance(v, list) else v for v in (mean, std))
+    arguments = (_NAME, dst, src, dtype, scale, mean, std, reverse_channels, c0)
+    call = _engine.recall(images, out, arguments)
+    if call is not None:
+        return call_again(call, cast(Array, images), cast(Array | None, out), threads)
     if sorted(src) != ["C", "H", "W"]:
         raise ValueError(f"{_NAME}: src must be an order of H, W and C, got {src!r}")
     scale_and_bias = _scale_and_bias(scale, _hashable(mean, "mean"), _hashable(std, "std"))
@@ -120,7 +126,7 @@ def pack_images(
     batch = _checked(batch, axes, "images", reverse_channels)
     kind = None if out is not None or batch.dtype == dtype else dtype
     options = (None, None, 1, c0, None, None, None, kind, "same_kind", *scale_and_bias, True, threads)
-    return convert(_NAME, batch, axes, dst, out, *options)
+    return convert(_NAME, batch, axes, dst, out, *options, known_as=arguments if batch is images else None)
 
 
 def _pack_sequence(
@@ -154,11 +160,11 @@ def _pack_sequence(
         check_scaled(first.dtype, result, False, _NAME)
     if threads is not None:
         threads = _threads.as_thread_count(threads)
-    by_numpy, cast = cast_steps(first.dtype, result, result, factors)
+    by_numpy, numbers = cast_steps(first.dtype, result, result, factors)
     arguments = (src, dst, first.shape, result, None, None, as_blocks(c0, None, None, _NAME))
-    one = conversion_for(*arguments, None, cast)
+    one = conversion_for(*arguments, None, numbers)
     if n * (one.nbytes + first.nbytes) >= STREAMING_THRESHOLD:
-        one = conversion_for(*arguments, True, cast)
+        one = conversion_for(*arguments, True, numbers)
     if factors is not None:
         check_channels(factors, one.channels, f"{_NAME}: {one.name}")
     axis = _batch_axis(as_format(dst))
@@ -174,8 +180,9 @@ def _pack_sequence(
             place = target[(*(slice(None),) * axis, slice(i, i + 1))]
             one.run_by_numpy(array, by_numpy, place, one.zeros, threads, factors)
         return target
-    programs = [one.program(array.strides, target.strides, one.zeros) for array in arrays]
-    _engine.run_many(programs, target, target.strides[axis], arrays, thread_number(nbytes, threads), factors)
+    programs = {s: one.program(s, target.strides, one.zeros) for s in {array.strides for array in arrays}}
+    each = [programs[array.strides] for array in arrays]
+    _engine.run_many(each, target, target.strides[axis], arrays, thread_number(nbytes, threads), factors)
     return target
 
 
@@ -195,7 +202,7 @@ def _checked(image: Array, axes: str, place: str, reverse_channels: bool) -> Arr
     if not reverse_channels or n == 1:
         return image
     if n == 3:
-        return np.flip(image, at)
+        return image[(*(slice(None),) * at, slice(None, None, -1))]
     return np.take(image, (2, 1, 0, 3), at)  # no strides say this
 
 

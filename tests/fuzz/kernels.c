@@ -225,6 +225,47 @@ static void lines(ptrdiff_t src_offset) {
     for (int i = 0; i < 2; i++) free(memory[i]);
 }
 
+/* ---- numbers -------------------------------------------------------------------------------------------------------
+ */
+
+/* Lines of numbers: every instruction set must make the same of each number by itself as the portable code does. */
+static void numbers(ptrdiff_t src_offset, ptrdiff_t dst_offset) {
+    static const ptrdiff_t sizes[LP_NUMBERS] = {4, 2, 2, 1, 1, 2, 2};
+    const ptrdiff_t from = byte() % LP_NUMBERS, to = byte() % LP_RESULTS, factors = byte(), seed = byte();
+    lp_lines p = {.lines = 1 + byte() % 40, .n = extent()};
+    p.src_ls = p.n * sizes[from] + (seed & 1 ? byte() : 0);
+    p.dst_ls = p.n * sizes[to] + (seed & 2 ? byte() : 0);
+    if (factors & 1) p.factor_ls = factors >> 2 & 3, p.factor_es = factors >> 4 & 3;
+    const ptrdiff_t in = (p.lines - 1) * p.src_ls + p.n * sizes[from], out = (p.lines - 1) * p.dst_ls + p.n * sizes[to];
+    const ptrdiff_t many = (p.lines - 1) * p.factor_ls + (p.n - 1) * p.factor_es + 1;
+    if (in > MAX_BYTES || out > MAX_BYTES) return;
+    void *memory[5];
+    char *src = allocate(in, src_offset, &memory[0]), *dst[2];
+    float *scale = (float *)allocate(many * 4, 0, &memory[1]), *bias = (float *)allocate(many * 4, 0, &memory[2]);
+    for (int i = 0; i < 2; i++) dst[i] = allocate(out, dst_offset, &memory[3 + i]);
+    for (ptrdiff_t i = 0; i < in; i++) src[i] = (char)(i * (31 + seed) + i / 251);
+    for (ptrdiff_t i = 0; i < many; i++) scale[i] = (float)(i - 3) / 7, bias[i] = (float)(i % 5) - 2;
+    if (factors & 2) p.scale = scale, p.bias = bias;
+    for (ptrdiff_t k = 0; k < p.lines; k++)
+        for (ptrdiff_t i = 0; i < p.n; i++) {
+            const lp_lines one = {.lines = 1,
+                                  .n = 1,
+                                  .scale = p.scale ? scale + k * p.factor_ls + i * p.factor_es : NULL,
+                                  .bias = p.scale ? bias + k * p.factor_ls + i * p.factor_es : NULL};
+            lp_convert_scalar[from][to](dst[0] + k * p.dst_ls + i * sizes[to], src + k * p.src_ls + i * sizes[from],
+                                        &one);
+        }
+    for (int i = 0; lp_kernels_built(i); i++) {
+        const lp_kernels *set = lp_kernels_built(i);
+        if (!lp_kernels_available(set)) continue;
+        memset(memory[4], CANARY, (size_t)(dst_offset + out));
+        set->convert[from][to](dst[1], src, &p);
+        if (memcmp(memory[3], memory[4], (size_t)(dst_offset + out)))
+            complain(set->isa, "convert", &(lp_panel){.rows = p.lines, .cols = p.n, .width = from * 10 + to});
+    }
+    for (int i = 0; i < 5; i++) free(memory[i]);
+}
+
 /* ---- the target -------------------------------------------------------------------------------------------------- */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -235,10 +276,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     void *memory;
     char *fill = allocate(room, 0, &memory);
     for (ptrdiff_t i = 0; i < room; i++) fill[i] = (char)(i % width + 100);
-    if (kind < 208)
+    if (kind < 168)
         any_panel(fill, width, src_offset, dst_offset);
-    else if (kind < 248)
+    else if (kind < 200)
         runs(fill, src_offset, dst_offset);
+    else if (kind < 248)
+        numbers(src_offset, dst_offset);
     else
         lines(src_offset);
     free(memory);
