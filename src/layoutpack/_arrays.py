@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from layoutpack import _engine
+from layoutpack import _border
 
 Array = NDArray[Any]
 
@@ -125,7 +125,7 @@ def check_cast(src: np.dtype[Any], dst: np.dtype[Any], casting: Any, name: str) 
 
 def share_memory(a: Array, b: Array) -> bool:
     """Whether two arrays have a byte in common; True as well where that is too hard to tell."""
-    if _engine.apart(a, b):
+    if _border.apart(a, b):
         return False
     try:
         return np.shares_memory(a, b, max_work=_OVERLAP_WORK)

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import DTypeLike
 
-from layoutpack import _engine, _plan, _system, _threads
+from layoutpack import _border, _engine, _plan, _system, _threads
 from layoutpack._arrays import (
     Array,
     as_input,
@@ -251,7 +251,7 @@ def convert(
     `known_as`: the arguments under which a caller wants to `recall` this call itself.
     """
     arguments = known_as or (src, dst, shape, channels, groups, c0, n0, m0, fill, dtype, casting, scale, bias, copy)
-    call = _engine.recall(x, out, arguments)
+    call = _border.recall(x, out, arguments)
     if call is not None:
         return call_again(call, typing.cast(Array, x), typing.cast(Array | None, out), threads)
     source = as_input(x, name)
@@ -303,7 +303,7 @@ def convert(
     elif copy is not True:
         same = not (by_numpy or cast)
         if same and conversion.moves_nothing(source.strides, conversion.strides, padding):
-            return _engine.view(source, conversion.shape, conversion.strides)
+            return _border.view(source, conversion.shape, conversion.strides)
         if copy is False:
             raise ValueError(
                 f"{name}: {conversion} with strides {source.strides} needs a copy, which copy=False forbids"
@@ -311,10 +311,10 @@ def convert(
     lasting = copy is True and source is x and not by_numpy and all(map(_lasts, arguments))
     whole = None
     if target is None:
-        target = _engine.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
+        target = _border.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
     elif has_holes(result_dtype):
         # The holes are other fields of the same records: only NumPy's assignment leaves them alone.
-        whole = _engine.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
+        whole = _border.empty(conversion.shape, result_dtype, conversion.strides, conversion.nbytes)
         lasting = False
     elif share_memory(source, target):
         if (
@@ -334,17 +334,17 @@ def convert(
         np.copyto(target, whole)
     if lasting:
         program = conversion.program(source.strides, target.strides, padding)
-        _engine.remember(source, target, out is None, arguments, conversion, program, factors)
+        _border.remember(source, target, out is None, arguments, conversion, program, factors)
     return target
 
 
-def call_again(call: _engine.Call, x: Array, out: Array | None, threads: int | None) -> Array:
+def call_again(call: _border.Call, x: Array, out: Array | None, threads: int | None) -> Array:
     """Run a remembered call for arrays that fit it."""
     conversion = call.conversion
     if threads is not None:
         threads = _threads.as_thread_count(threads)
     if out is None:
-        out = _engine.empty(conversion.shape, call.result, conversion.strides, conversion.nbytes)
+        out = _border.empty(conversion.shape, call.result, conversion.strides, conversion.nbytes)
     call.program.run(out, x, thread_number(conversion.nbytes, threads), call.factors)
     return out
 

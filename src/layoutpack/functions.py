@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, SupportsIndex, TypedDict, Unpack, cas
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from layoutpack import _docs, _engine, _plan, _threads
+from layoutpack import _border, _docs, _engine, _plan, _threads
 from layoutpack._arrays import (
     Array,
     as_input,
@@ -433,7 +433,7 @@ class Plan:
         """
         conversion = self._conversion
         arguments = ("plan", conversion, self._fill)
-        call = _engine.recall(x, out, arguments)
+        call = _border.recall(x, out, arguments)
         if call is not None:
             return call_again(call, cast(Array, x), cast(Array | None, out), threads)
         source = as_input(x, "plan")
@@ -446,7 +446,7 @@ class Plan:
             if array is not None and array.dtype != self.dtype:
                 raise TypeError(f"plan: made for dtype {self.dtype}, got {array.dtype}")
         if target is None:
-            target = _engine.empty(conversion.shape, self.dtype, conversion.strides, conversion.nbytes)
+            target = _border.empty(conversion.shape, self.dtype, conversion.strides, conversion.nbytes)
         else:
             check_out(target, conversion.shape, f"plan: {conversion.name}")
             if has_holes(self.dtype):
@@ -457,7 +457,7 @@ class Plan:
         conversion.run(source, target, self._fill, threads)
         if source is x:
             program = conversion.program(source.strides, target.strides, self._fill)
-            _engine.remember(source, target, out is None, arguments, conversion, program)
+            _border.remember(source, target, out is None, arguments, conversion, program)
         return target
 
     def explain(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from layoutpack import _engine, _threads
+from layoutpack import _border, _engine, _threads
 from layoutpack._arrays import Array, as_input, as_out, check_cast, check_out, dense_strides, share_memory
 from layoutpack._conversion import (
     STREAMING_THRESHOLD,
@@ -113,7 +113,7 @@ def pack_images(
     """
     mean, std = (tuple(v) if isinstance(v, list) else v for v in (mean, std))
     arguments = (_NAME, dst, src, dtype, scale, mean, std, reverse_channels, c0)
-    call = _engine.recall(images, out, arguments)
+    call = _border.recall(images, out, arguments)
     if call is not None:
         return call_again(call, cast(Array, images), cast(Array | None, out), threads)
     if sorted(src) != ["C", "H", "W"]:
@@ -171,7 +171,7 @@ def _pack_sequence(
     shape = (*one.shape[:axis], n, *one.shape[axis + 1 :])
     nbytes = n * one.nbytes
     if target is None:
-        target = _engine.empty(shape, result, dense_strides(shape, result.itemsize), nbytes)
+        target = _border.empty(shape, result, dense_strides(shape, result.itemsize), nbytes)
     else:
         check_out(target, shape, f"{_NAME}: {one.name}")
         arrays = [array.copy() if share_memory(array, target) else array for array in arrays]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from layoutpack import _docs, _engine, _threads
+from layoutpack import _border, _docs, _threads
 from layoutpack._arrays import (
     Array,
     as_input,
@@ -199,13 +199,13 @@ def _convert(
             if source.strides == strides:
                 return source
             if conversion.moves_nothing(source.strides, strides, conversion.zeros):
-                return _engine.view(source, source.shape, strides)
+                return _border.view(source, source.shape, strides)
             if copy is False:
                 raise ValueError(
                     f"{name}: an array of shape {source.shape} and strides {source.strides} needs a copy to get "
                     f"strides {strides}, which copy=False forbids"
                 )
-        target = _engine.empty(source.shape, source.dtype, strides, conversion.nbytes)
+        target = _border.empty(source.shape, source.dtype, strides, conversion.nbytes)
     else:
         if copy is not None:
             raise TypeError(f"{name}: copy={copy} has no meaning with out=, which is always filled")
