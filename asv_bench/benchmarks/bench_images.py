@@ -1,7 +1,8 @@
 """What comes before an inference, and at load time: numbers converted and normalised while they are packed.
 
 The rivals are what users write today: NumPy and PyTorch formulas, OpenCV's blobFromImages, and the formula of
-torchvision's to_tensor and normalize. Each result is compared first; where an output can be kept, it is.
+torchvision's to_tensor and normalize. Each result is compared first; where an output can be kept, it is, but for
+torch-new, which casts as most write it.
 """
 
 import importlib.util
@@ -17,7 +18,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SCALE = [1 / 255 / s for s in STD]
 BIAS = [-m / s for m, s in zip(MEAN, STD, strict=True)]
 
-RIVALS = {"numpy": None, "torch": "torch", "torchvision": "torch", "opencv": "cv2"}
+RIVALS = {"numpy": None, "torch": "torch", "torch-new": "torch", "torchvision": "torch", "opencv": "cv2"}
 LIBRARIES = [
     "layoutpack",
     *(name for name, module in RIVALS.items() if module is None or importlib.util.find_spec(module)),
@@ -113,6 +114,8 @@ RUNS = {
 
 def make(library, frames, dst, dtype, threads=1):
     """The call of a library, or None; its result was compared."""
+    if library not in RUNS:
+        return None
     run = RUNS[library](frames, dst, dtype, threads)
     if run is not None:
         want = np.stack(frames) * np.float64([SCALE]) + BIAS
@@ -143,7 +146,7 @@ class Narrow:
     """float32 weights and activations to 16 bits while they are packed."""
 
     params = [
-        [name for name in LIBRARIES if name in ("layoutpack", "numpy", "torch")],
+        [name for name in LIBRARIES if name in ("layoutpack", "numpy", "torch", "torch-new")],
         ["NCHW", "NC1HWC0"],
         ["float16", "bfloat16"],
         [(8, 64, 56, 56), (32, 256, 56, 56)],
@@ -175,17 +178,21 @@ def narrow(library, dst, dtype, shape, threads=1):
     calls = {"layoutpack": lambda: lp.repack(x, "NCHW", dst, out, c0=16 if "0" in dst else None, threads=threads)}
     if threads == 1:
         calls["numpy"] = lambda: np.copyto(out, view, casting="unsafe")
-    if library == "torch":
+    if library.startswith("torch"):
         import torch
 
-        strided = torch.from_numpy(view)
-        kept = torch.empty(view.shape, dtype=getattr(torch, dtype))
+        strided, result = torch.from_numpy(view), getattr(torch, dtype)
+        kept = torch.empty(view.shape, dtype=result)
+        cast = {
+            "torch": lambda: kept.copy_(strided),
+            "torch-new": lambda: strided.to(result, memory_format=torch.contiguous_format),
+        }[library]
 
         def by_torch():
             torch.set_num_threads(threads)
-            kept.copy_(strided)
+            cast()
 
-        calls["torch"] = by_torch
+        calls[library] = by_torch
     return calls.get(library), lambda: np.copyto(copy, x), x.nbytes + out.nbytes, 2 * x.nbytes
 
 
