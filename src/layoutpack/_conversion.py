@@ -115,6 +115,9 @@ class Conversion:
 
     def groups(self, src_strides: Sequence[int], dst_strides: Sequence[int]) -> list[_plan.Group]:
         """The plan for these strides."""
+        # The stride of an axis of length 1 means nothing and can be any number; padding along that axis would step on.
+        dense = dense_strides(self.src_shape, self.cast.src_width if self.cast else self.itemsize)
+        src_strides = [d if n == 1 else s for s, n, d in zip(src_strides, self.src_shape, dense, strict=True)]
         chunk = min(max(_MIN_CHUNK_BYTES, self.nbytes // (_CHUNKS_PER_CPU * _CPUS)), _MAX_CHUNK_BYTES)
         return _plan.plan_groups(self._axes, src_strides, dst_strides, self.itemsize, chunk, self.streams, self.cast)
 
