@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -224,14 +223,13 @@ def _hashable(values: ArrayLike | None, name: str) -> Any:
     return array.item() if array.ndim == 0 else tuple(array.tolist())
 
 
-@lru_cache(maxsize=64)
 def _scale_and_bias(scale: float, mean: Any, std: Any) -> tuple[Any, Any]:
     """What `repack` calls scale and bias, by float64; None and None where nothing changes."""
     if scale == 1 and mean is std is None:
         return None, None
-    s, m, d = (np.asarray(v, np.float64) for v in (scale, 0 if mean is None else mean, 1 if std is None else std))
-    if s.ndim:
+    if np.ndim(scale) or np.asarray(scale).dtype.kind not in "biuf":
         raise ValueError(f"{_NAME}: scale must be one number, got {scale!r}")
+    s, m, d = (np.asarray(v, np.float64) for v in (scale, 0 if mean is None else mean, 1 if std is None else std))
     if not d.all():
         raise ValueError(f"{_NAME}: std must not be zero, got {std!r}")
     if m.ndim and d.ndim and m.size != d.size:
