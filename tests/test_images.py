@@ -122,15 +122,27 @@ IMAGE = np.zeros((4, 5, 3), np.uint8)
     ("given", "keywords", "error", "words"),
     [
         ([IMAGE, IMAGE[:3]], {}, ValueError, r"images\[1\] has the shape \(3, 5, 3\), images\[0\] has \(4, 5, 3\)"),
-        ([IMAGE, IMAGE[..., :2]], {}, ValueError, r"images\[1\] of shape \(4, 5, 2\) has 2 channels"),
+        ([IMAGE, IMAGE[..., :2]], {}, ValueError, r"2 channels in images\[1\] of shape \(4, 5, 2\)"),
         ([IMAGE, IMAGE, IMAGE.astype("u2")], {}, TypeError, r"images\[2\] has the dtype uint16, images\[0\] has uint8"),
         ([IMAGE, IMAGE[0, 0]], {}, ValueError, r"images\[1\] must have the axes HWC, got the shape \(3,\)"),
         ([IMAGE, np.ma.array(IMAGE)], {}, TypeError, r"images\[1\]: a masked array"),
         ([], {}, ValueError, "no images"),
-        (IMAGE.transpose(2, 0, 1), {}, ValueError, r"5 channels on axis C of HWC; there may be 1 \(gray\)"),
+        (IMAGE.transpose(2, 0, 1), {}, ValueError, r"5 channels in images .* HWC; there may be 1 \(gray\)"),
         (np.zeros((1, 1, 4, 5, 3)), {}, ValueError, "must have the axes HWC"),
-        ([IMAGE], {"mean": (1, 2)}, ValueError, "axis C is 3 long"),
-        (IMAGE, {"mean": (1, 2), "std": (1, 2, 3)}, ValueError, "mean has 2 values and std 3"),
+        ([IMAGE], {"mean": (1, 2)}, ValueError, r"mean or std has 2 values, images\[0\] has 3 channels"),
+        (IMAGE, {"std": [1, 2]}, ValueError, "mean or std has 2 values, images has 3 channels"),
+        (IMAGE, {"std": np.nan}, ValueError, "std must be finite in float32, got nan"),
+        (IMAGE, {"mean": 1e300}, ValueError, "mean must be finite in float32"),
+        (IMAGE, {"mean": [[1, 2, 3]]}, ValueError, r"mean must be a number .* got \[\[1, 2, 3\]\]"),
+        (IMAGE, {"mean": ()}, ValueError, "mean must be a number"),
+        (IMAGE, {"scale": "2"}, ValueError, "scale must be one number, got '2'"),
+        (IMAGE, {"scale": 2 + 0j}, ValueError, "scale must be one number"),
+        (IMAGE, {"scale": None}, ValueError, "scale must be one number"),
+        ((x for x in [IMAGE]), {}, TypeError, "a list or tuple of arrays, got generator"),
+        (None, {}, TypeError, "got NoneType"),
+        (IMAGE, {"dst": "HWC"}, ValueError, "dst must have an axis N"),
+        (IMAGE, {"dst": "FRACTAL_NZ"}, ValueError, "dst must have an axis N"),
+        (IMAGE, {"mean": (1, 2), "std": (1, 2, 3)}, ValueError, "mean has 2 values and std has 3"),
         (IMAGE, {"std": (1, 0, 1)}, ValueError, "std must not be zero"),
         (IMAGE, {"mean": "1"}, ValueError, "mean must be a number"),
         (IMAGE, {"scale": np.nan}, ValueError, "scale must be finite"),
@@ -147,6 +159,20 @@ IMAGE = np.zeros((4, 5, 3), np.uint8)
 def test_refused(given, keywords, error, words):
     with pytest.raises(error, match=words):
         lp.pack_images(given, **keywords)
+
+
+def test_zeros_of_either_sign():
+    x = np.array([[[-0.0, 1, 2]]], np.float32)
+    for mean in (0.0, -0.0, 0.0):
+        for given in ((mean, 0, 0), [mean, 0, 0], np.array([mean, 0, 0])):
+            first = lp.pack_images(x, mean=given)[0, 0, 0, 0]
+            assert np.signbit(first) == np.signbit(x[0, 0, 0] - np.float32(mean))
+
+
+def test_the_short_types_become_each_other():
+    x = np.ones((2, 2, 3), ml_dtypes.bfloat16)
+    assert (lp.pack_images(x, dtype=np.float16) == 1).all()
+    assert (lp.pack_images([x], dtype=np.float16, scale=2) == 2).all()
 
 
 def test_images_are_not_written():

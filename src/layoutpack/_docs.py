@@ -41,9 +41,10 @@ OPTIONS = """out : ndarray or tuple of one ndarray, optional
     casting : {'no', 'equiv', 'safe', 'same_kind', 'unsafe'}, optional
         Which casts `dtype` and `out` may ask for.
     scale, bias : float or sequence of float, optional
-        Each element becomes ``x * scale + bias``, with one for all or one for each channel; padding stays `fill`. Both
-        are taken as float32, as is an input of another type than those of `dtype`; the result must be float32 (one
-        rounding: at most ``2**-24 * abs(result)`` off), float16 or bfloat16 (which round that once more).
+        Each element becomes ``x * scale + bias``, with one for all or one for each channel (1 and +0.0 where only the
+        other is given); padding stays `fill`. Both are taken as float32, as is an input of another type than those of
+        `dtype`. The result must be float32 (one rounding: at most ``2**-24 * abs(result)`` off), float16 or bfloat16
+        (which round that once more), so other inputs need `dtype` or `out`.
     copy : bool or None, optional
         True: always a fresh array. None: a view where the bytes already agree. False: that, or ValueError.
     threads : int, optional

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from layoutpack import _border, _engine, _threads
 from layoutpack._arrays import Array, as_input, as_out, check_cast, check_out, dense_strides, share_memory
@@ -21,7 +21,7 @@ from layoutpack._conversion import (
     convert,
     thread_number,
 )
-from layoutpack._numbers import as_factors, cast_steps, check_channels, check_scaled
+from layoutpack._numbers import RESULTS, as_factors, cast_steps, check_scaled, number_type
 from layoutpack.formats import Format, as_format
 
 _NAME = "pack_images"
@@ -52,7 +52,8 @@ def pack_images(
     images : array_like or sequence of array_like
         One image, an array with a batch of them (one axis more, in front), or a list or tuple of images of equal shape
         and dtype, such as decoded frames: with any strides, flipped and cropped views included. They are not stacked
-        first. A gray image may lack the axis of channels.
+        first. A gray image, alone or in a list, may lack the axis of channels; in a batch it may not, since an array of
+        three axes is one image.
     out : ndarray or tuple of one ndarray, optional
         Where the result goes: the exact shape, any strides without overlap, writeable. Padding is written too. The
         result then has its dtype.
@@ -61,7 +62,8 @@ def pack_images(
     src : str, optional
         Order of the axes of an image.
     dtype : dtype, optional
-        Type of the result. With `scale`, `mean` or `std` float32, float16 or bfloat16.
+        Type of the result, unless `out` has one. With `scale`, `mean` or `std` float32, float16 or bfloat16. Casts
+        follow the rule "same_kind"; these three may also become each other.
     scale : float, optional
         Factor before the mean is subtracted.
     mean, std : float or sequence of float, optional
@@ -110,21 +112,27 @@ def pack_images(
     >>> lp.pack_images(frames, dst="NC1HWC0", dtype=np.float16, reverse_channels=True).shape
     (3, 1, 4, 6, 16)
     """
-    mean, std = (tuple(v) if isinstance(v, list) else v for v in (mean, std))
-    arguments = (_NAME, dst, src, dtype, scale, mean, std, reverse_channels, c0)
+    lasting = (tuple(values) if isinstance(values, list) else values for values in (mean, std))
+    arguments = (_NAME, dst, src, dtype, scale, *lasting, reverse_channels, c0)
     call = _border.recall(images, out, arguments)
     if call is not None:
         return call_again(call, cast(Array, images), cast(Array | None, out), threads)
     if sorted(src) != ["C", "H", "W"]:
         raise ValueError(f"{_NAME}: src must be an order of H, W and C, got {src!r}")
-    scale_and_bias = _scale_and_bias(scale, _hashable(mean, "mean"), _hashable(std, "std"))
+    scale_and_bias = _scale_and_bias(scale, mean, std)
     if isinstance(images, list | tuple):
         return _pack_sequence(images, out, dst, src, dtype, scale_and_bias, reverse_channels, c0, threads)
+    if not (isinstance(images, np.ndarray) or hasattr(images, "__dlpack__") or hasattr(images, "__array__")):
+        kind = type(images).__name__
+        raise TypeError(f"{_NAME}: images must be an array, or a list or tuple of arrays, got {kind}")
     batch = as_input(images, _NAME)
     axes = "N" + src if batch.ndim == len(src) + 1 else src
     batch = _checked(batch, axes, "images", reverse_channels)
-    kind = None if out is not None or batch.dtype == dtype else dtype
-    options = (None, None, 1, c0, None, None, None, kind, "same_kind", *scale_and_bias, True, threads)
+    _batch_axis(as_format(dst))
+    result = np.dtype(dtype) if out is None else as_out(out, _NAME).dtype
+    _check_values(scale_and_bias, batch.shape[axes.index("C")], "images")
+    casting = _casting(batch.dtype, result)
+    options = (None, None, 1, c0, None, None, None, result, casting, *scale_and_bias, True, threads)
     return convert(_NAME, batch, axes, dst, out, *options, known_as=arguments if batch is images else None)
 
 
@@ -153,20 +161,19 @@ def _pack_sequence(
     first, n = arrays[0], len(arrays)
     target = None if out is None else as_out(out, _NAME)
     result = np.dtype(dtype) if target is None else target.dtype
-    check_cast(first.dtype, result, "same_kind", _NAME)
+    check_cast(first.dtype, result, _casting(first.dtype, result), _NAME)
     factors = as_factors(*scale_and_bias, _NAME)
     if factors is not None:
         check_scaled(first.dtype, result, False, _NAME)
     if threads is not None:
         threads = _threads.as_thread_count(threads)
+    axis = _batch_axis(as_format(dst))
+    _check_values(scale_and_bias, first.shape[src.index("C")], "images[0]")
     by_numpy, numbers = cast_steps(first.dtype, result, result, factors)
     arguments = (src, dst, first.shape, result, None, None, as_blocks(c0, None, None, _NAME))
     one = conversion_for(*arguments, None, numbers)
     if n * (one.nbytes + first.nbytes) >= STREAMING_THRESHOLD:
         one = conversion_for(*arguments, True, numbers)
-    if factors is not None:
-        check_channels(factors, one.channels, f"{_NAME}: {one.name}")
-    axis = _batch_axis(as_format(dst))
     shape = (*one.shape[:axis], n, *one.shape[axis + 1 :])
     nbytes = n * one.nbytes
     if target is None:
@@ -196,7 +203,8 @@ def _checked(image: Array, axes: str, place: str, reverse_channels: bool) -> Arr
     if n not in _CHANNELS:
         named = ", ".join(f"{number} ({name})" for number, name in _CHANNELS.items())
         raise ValueError(
-            f"{_NAME}: {place} of shape {image.shape} has {n} channels on axis C of {axes}; there may be {named}"
+            f"{_NAME}: {n} channels in {place} of shape {image.shape} by the order {axes}; there may be {named}. "
+            f"src= states another order, and a batch of gray images needs its axis of 1"
         )
     if not reverse_channels or n == 1:
         return image
@@ -209,29 +217,46 @@ def _batch_axis(format: Format) -> int:
     """Where a format has its axis N, by itself and in the open."""
     axes = format.physical.split()
     if "N" not in axes or format.is_batched:
-        raise ValueError(f"{_NAME}: dst must have an axis N of its own for a sequence of images, got {format.name}")
+        raise ValueError(f"{_NAME}: dst must have an axis N of its own, got {format.name}")
     return axes.index("N")
 
 
-def _hashable(values: ArrayLike | None, name: str) -> Any:
-    """Mean or std as a number or a tuple of numbers."""
-    if values is None or isinstance(values, int | float):
-        return values
+def _casting(src: np.dtype[Any], dst: np.dtype[Any]) -> str:
+    """The casting rule; NumPy takes bfloat16 to float16 for no cast of one kind."""
+    return "unsafe" if {number_type(src), number_type(dst)} <= set(RESULTS) else "same_kind"
+
+
+def _values(values: ArrayLike | None, name: str) -> NDArray[np.float64] | None:
+    """Mean or std, one or one for each channel."""
+    if values is None:
+        return None
     array = np.asarray(values)
-    if array.dtype.kind not in "biuf" or array.ndim > 1:
+    if array.dtype.kind not in "biuf" or array.ndim > 1 or not array.size:
         raise ValueError(f"{_NAME}: {name} must be a number or one for each channel, got {values!r}")
-    return array.item() if array.ndim == 0 else tuple(array.tolist())
+    if not np.isfinite(array).all() or (abs(array) > np.finfo(np.float32).max).any():
+        raise ValueError(f"{_NAME}: {name} must be finite in float32, got {values!r}")
+    return np.atleast_1d(array).astype(np.float64)
 
 
-def _scale_and_bias(scale: float, mean: Any, std: Any) -> tuple[Any, Any]:
+def _scale_and_bias(scale: float, mean: ArrayLike | None, std: ArrayLike | None) -> tuple[Any, Any]:
     """What `repack` calls scale and bias, by float64; None and None where nothing changes."""
-    if scale == 1 and mean is std is None:
-        return None, None
     if np.ndim(scale) or np.asarray(scale).dtype.kind not in "biuf":
         raise ValueError(f"{_NAME}: scale must be one number, got {scale!r}")
-    s, m, d = (np.asarray(v, np.float64) for v in (scale, 0 if mean is None else mean, 1 if std is None else std))
-    if not d.all():
+    if not np.isfinite(scale):
+        raise ValueError(f"{_NAME}: scale must be finite, got {scale!r}")
+    m, d = _values(mean, "mean"), _values(std, "std")
+    if scale == 1 and m is d is None:
+        return None, None
+    if d is not None and not d.all():
         raise ValueError(f"{_NAME}: std must not be zero, got {std!r}")
-    if m.ndim and d.ndim and m.size != d.size:
-        raise ValueError(f"{_NAME}: mean has {m.size} values and std {d.size}")
-    return tuple(np.atleast_1d(s / d).tolist()), tuple(np.atleast_1d(-m / d).tolist())
+    if m is not None and d is not None and 1 != m.size != d.size != 1:
+        raise ValueError(f"{_NAME}: mean has {m.size} values and std has {d.size}")
+    m, d = np.zeros(1) if m is None else m, np.ones(1) if d is None else d
+    return tuple((np.float64(scale) / d).tolist()), tuple((-m / d).tolist())
+
+
+def _check_values(scale_and_bias: tuple[Any, Any], channels: int, place: str) -> None:
+    """Refuse a mean or a deviation for another number of channels."""
+    n = max(len(values or ()) for values in scale_and_bias)
+    if n > 1 and n != channels:
+        raise ValueError(f"{_NAME}: mean or std has {n} values, {place} has {channels} channels")
