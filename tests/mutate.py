@@ -30,7 +30,7 @@ SUITES = {
             *("test_tags_in_both_spellings", "test_formats_of_ones_own", "test_reblocking", "test_plain_orders"),
             *("test_a_copy_where_the_bytes_differ", "test_large_strided_arrays"),
         ],
-        "test_numbers.py": ["test_each_channel_has_its_own"],
+        "test_numbers.py": ["test_each_channel_has_its_own", "test_from_blocks_and_to_others"],
         "test_errors.py": ["test_refused"],
     },
     "_tiles.py": {
