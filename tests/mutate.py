@@ -127,7 +127,7 @@ MUTANTS = {
     "loops of different factors are merged": Mutant(
         "_plan.py", "            and outer.factor == inner.factor * inner.extent\n", ""
     ),
-    "lines are taken for rows": Mutant("_tiles.py", "abs(row.src) < abs(col.src)", "True"),
+    "numbers are taken for neighbours in the output": Mutant("_tiles.py", '"strided" if col.dst != width else ', ""),
     "numbers are moved in the wrong size": Mutant(
         "_tiles.py", 'panel.kernel == "transpose" and row.src != cast.src_width', "False"
     ),
