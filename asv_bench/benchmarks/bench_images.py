@@ -178,7 +178,7 @@ def narrow(library, dst, dtype, shape, threads=1):
     calls = {"layoutpack": lambda: lp.repack(x, "NCHW", dst, out, c0=16 if "0" in dst else None, threads=threads)}
     if threads == 1:
         calls["numpy"] = lambda: np.copyto(out, view, casting="unsafe")
-    if library.startswith("torch"):
+    if library in ("torch", "torch-new"):
         import torch
 
         strided, result = torch.from_numpy(view), getattr(torch, dtype)

@@ -507,6 +507,8 @@ cdef void run_panel(
         while c < cols:
             p.cols = min(box.col_tile, cols - c)
             here = within(&p, box, at, r, c)
+            if box.by_row and r + box.row_tile < rows:
+                lp_prefetch(j.src + here.src + p.rows * p.src_rs, p.src_cs, p.cols, p.rows * box.src_width)
             # Planes of nothing but padding have no source.
             if live_planes:
                 p.planes = live_planes
