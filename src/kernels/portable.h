@@ -146,9 +146,9 @@ static ALWAYS_INLINE int copies_whole_rows(char *dst, const char *src, const lp_
 /* A call of memcpy costs more than a short run is worth, and so does a second visit for a short row's padding. */
 static void copy(char *dst, const char *src, const lp_panel *p) {
     size_t run = (size_t)(p->valid_cols * p->width), row = (size_t)(p->cols * p->width);
-    if (run < row && row == 64)
+    if (run && run < row && row == 64)
         copy_any_run(dst, src, p, run, 64);
-    else if (run < row && row == 32)
+    else if (run && run < row && row == 32)
         copy_any_run(dst, src, p, run, 32);
     else {
         copy_any_run(dst, src, p, run, 0);
