@@ -1,5 +1,6 @@
 """Numbers converted on the way: dtype=, scale= and bias= against NumPy, which does one thing after the other."""
 
+import functools
 import warnings
 from fractions import Fraction
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import layoutpack as lp
+from guard import page_guarded
 from layoutpack import _conversion, _engine, _numbers
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -56,13 +58,14 @@ def numpy_cast(x, *dtypes):
     return x
 
 
-def programs(x, src, dst, dtype, factors=None, streaming=False):
-    """The result of one conversion by every instruction set."""
+def programs(x, src, dst, dtype, factors=None, streaming=False, place=np.empty):
+    """The result of one conversion by every instruction set, in a place of the given shape and dtype."""
     cast = _numbers.find_cast(x.dtype, dtype, factors)
     blocks = (16 if "0" in dst else None, None, None)
     c = _conversion.conversion_for(src, dst, x.shape, dtype, None, None, blocks, streaming, cast)
     for isa in _engine.isa_available():
-        out = np.full(c.shape, 7, np.uint8).astype(dtype)
+        out = place(c.shape, dtype)
+        out[...] = np.uint8(7).astype(dtype)
         program = _engine.Program(c.groups(x.strides, out.strides), bytes(dtype.itemsize), isa, cast)
         program.run(out, x, 1, factors)
         yield isa, out
@@ -204,6 +207,54 @@ def test_each_channel_has_its_own(src, dst, move, rng):
     for streaming in (False, True):
         for isa, y in programs(x, a, b, dst, factors, streaming):
             np.testing.assert_array_equal(y, want, err_msg=f"{isa}, streaming {streaming}")
+
+
+PIXELS = {  # of bytes: how many, and which of them are channels
+    "three": (3, slice(None)),
+    "three backwards": (3, slice(None, None, -1)),
+    "four": (4, slice(None)),
+    "the first three of four": (4, slice(3)),
+    "the last three of four": (4, slice(1, None)),
+    "four backwards": (4, slice(None, None, -1)),
+    "every second": (4, slice(None, None, 2)),
+}
+LENGTHS = [1, 7, 8, 9, 15, 16, 17, 20, 31, 32, 33, 47, 70]
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
+@pytest.mark.parametrize("dst", ["NCHW", "NC1HWC0", "NCHW4c", "NCHW8c", "NHWC"])
+@pytest.mark.parametrize("pixels", PIXELS)
+def test_pixels_between_guards(pixels, dst, at, rng):
+    size, channels = PIXELS[pixels]
+    for n in LENGTHS:
+        x = page_guarded((1, 1, n, size), np.uint8, at=at)
+        x[...] = rng.integers(0, 256, x.shape)
+        x = x[..., channels]
+        scale, bias = (np.float32([a, 2 * a, -a, 4 * a][: x.shape[-1]]) for a in (0.5, 3))
+        for factors, scaled in ((None, x), (_numbers.as_factors(scale, bias, ""), x * scale + bias)):
+            for dtype in RESULTS:
+                want = lp.repack(numpy_cast(scaled, dtype), "NHWC", dst, c0=16 if "0" in dst else None)
+                for isa, y in programs(x, "NHWC", dst, dtype, factors, place=functools.partial(page_guarded, at=at)):
+                    assert y.tobytes() == want.tobytes(), (isa, n, dtype, factors)
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
+@pytest.mark.parametrize("dst", ["NC1HWC0", "NHWC"])
+@pytest.mark.parametrize("channels", [1, 8, 15, 16, 17, 31, 32, 33, 48, 70])
+def test_lines_between_guards(channels, dst, at, rng):
+    """Lines of float32, with every kind of number, that become columns of shorter ones."""
+    scale, bias = rng.standard_normal((2, channels)).astype(np.float32)
+    for n in LENGTHS:
+        x = page_guarded((1, channels, 1, n), np.float32, at=at)
+        x[...] = rng.integers(0, 1 << 32, x.shape, dtype=np.uint32).view(np.float32)
+        x[rng.random(x.shape) < 0.3] = 1.5
+        for dtype in RESULTS[1:]:
+            want = lp.repack(numpy_cast(x, dtype), "NCHW", dst, c0=16 if "0" in dst else None)
+            place = functools.partial(page_guarded, at=at)
+            results = [y for _, y in programs(x, "NCHW", dst, dtype, place=place)]
+            np.testing.assert_array_equal(results[0].astype(np.float32), want.astype(np.float32))
+            scaled = [y for _, y in programs(x, "NCHW", dst, dtype, _numbers.as_factors(scale, bias, ""), place=place)]
+            assert len({y.tobytes() for y in results}) == len({y.tobytes() for y in scaled}) == 1, (n, dtype)
 
 
 def test_from_blocks_and_to_others(rng):

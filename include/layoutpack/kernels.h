@@ -52,6 +52,16 @@ typedef struct {
 
 typedef void (*lp_convert_fn)(char *dst, const char *src, const lp_lines *p);
 
+/* Scale and bias as in lp_lines, with steps from row to row and from column to column of a panel, in floats. */
+typedef struct {
+    const float *scale, *bias;
+    ptrdiff_t rs, cs;
+} lp_factors;
+
+/* A panel, of one plane, whose numbers are converted while they move; `width` is that of the result. Returns 0, and has
+ * done nothing, where another way is better. */
+typedef int (*lp_fused_fn)(char *dst, const char *src, const lp_panel *p, const lp_factors *f);
+
 /* log2 of the word sizes that have kernels of their own: 1, 2, 4, 8 and 16 bytes. */
 enum { LP_WORDS = 5 };
 
@@ -71,6 +81,7 @@ typedef struct {
     void (*stream)(char *dst, const char *src, ptrdiff_t lines);
     void (*fence)(void);
     const lp_convert_fn (*convert)[LP_RESULTS]; /* by the types of source and result */
+    const lp_fused_fn (*fused)[LP_RESULTS];     /* the same; NULL where there is none */
 } lp_kernels;
 
 /* One file each; NULL where the compiler does not know the instruction set. */
@@ -79,6 +90,7 @@ extern const lp_kernels *const lp_kernels_scalar;
 
 /* Their converters. */
 extern const lp_convert_fn lp_convert_avx2[LP_NUMBERS][LP_RESULTS];
+extern const lp_fused_fn lp_fused_avx2[LP_NUMBERS][LP_RESULTS];
 extern const lp_convert_fn lp_convert_scalar[LP_NUMBERS][LP_RESULTS];
 
 /* The i-th instruction set of this build, best first; NULL behind the last. */

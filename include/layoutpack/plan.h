@@ -44,6 +44,7 @@ typedef struct {
     ptrdiff_t plane_tile;  /* planes at a time around the whole nest, 0: all in each panel */
     int streams;           /* scattered lines are stored past the caches */
     lp_convert_fn convert; /* NULL: bytes are moved, nothing is computed */
+    lp_fused_fn fused;     /* NULL: none for these types */
     int converts;          /* when numbers are converted: the engine's BEFORE, AFTER or ALONE */
     int by_row;            /* the lines converted before run along the rows */
     ptrdiff_t src_width;   /* bytes of a number of the source */

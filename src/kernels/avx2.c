@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "network.h"
 #include "portable.h"
 
 static inline __m128i load_1(const char *const *p) { return _mm_loadu_si128((const __m128i *)p[0]); }
@@ -361,6 +362,7 @@ static const lp_kernels table = {
     .stream = stream_lines,
     .fence = fence,
     .convert = lp_convert_avx2,
+    .fused = lp_fused_avx2,
 };
 const lp_kernels *const lp_kernels_avx2 = &table;
 #else

@@ -1,8 +1,7 @@
 /* Matrix transposition for one word size, by a network of unpacks inside 16-byte lanes.
  *
  * L words fill a lane. A tile has LANES * L columns (words that will lie side by side) and L rows. Register i is loaded
- * from the source lines of columns i, L + i, ...: one lane each. Then log2(L) times the same step, `lo` and `hi`
- * unpacks of registers i and i + L/2, and register j holds row j of the tile. Nothing ever crosses a lane.
+ * from the source lines of columns i, L + i, ...: one lane each, and network.h turns them into the rows of the tile.
  *
  * Define WORD_BYTES, SUFFIX, LANES, VECTOR, LOAD(p) (the LANES lanes at p[0], p[1] ...), STORE(p, v), LO(a, b) and
  * HI(a, b) for the word size, then include. */
@@ -12,17 +11,11 @@
 #define L (16 / WORD_BYTES)
 #define COLS (LANES * L)
 
-/* The network, from loaded registers to rows [first, last); what no row needs the compiler leaves out, where these are
- * constants. */
+NETWORK(LP_NAME(turn), VECTOR, L, LO, HI)
+
+/* From loaded registers to rows [first, last); what no row needs the compiler leaves out, where these are constants. */
 static ALWAYS_INLINE void LP_NAME(network)(char *dst, ptrdiff_t dst_rs, VECTOR r[L], ptrdiff_t first, ptrdiff_t last) {
-    VECTOR t[L];
-    _Pragma("GCC unroll 4") for (int half = 1; half < L; half *= 2) {
-        _Pragma("GCC unroll 8") for (int i = 0; i < L / 2; i++) {
-            t[2 * i] = LO(r[i], r[i + L / 2]);
-            t[2 * i + 1] = HI(r[i], r[i + L / 2]);
-        }
-        _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) r[i] = t[i];
-    }
+    LP_NAME(turn)(r);
     _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (i >= first && i < last) STORE(dst + i * dst_rs, r[i]);
 }
 

@@ -6,15 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "inline.h"
 #include "layoutpack/kernels.h"
-
-#ifdef __GNUC__
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#define NOINLINE __attribute__((noinline))
-#else
-#define ALWAYS_INLINE inline
-#define NOINLINE
-#endif
 
 /* n words of padding, side by side. */
 static void fill_run(char *dst, ptrdiff_t n, const lp_panel *p) {

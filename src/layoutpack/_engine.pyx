@@ -17,6 +17,7 @@ from layoutpack._kernels cimport (
     LP_MAX_LOOPS,
     LP_WORDS,
     lp_box,
+    lp_factors,
     lp_group,
     lp_kernels,
     lp_kernels_available,
@@ -229,6 +230,14 @@ cdef void convert_tile(const lp_box *box, const job *j, lp_panel *tile, char *ds
     lines.factor_ls, lines.factor_es = box.factor_rs, box.factor_cs
     if j.scale != NULL:
         lines.scale, lines.bias = j.scale + at.factor, j.bias + at.factor
+    cdef lp_factors factors
+    if box.fused != NULL:
+        factors.scale, factors.bias, factors.rs, factors.cs = lines.scale, lines.bias, box.factor_rs, box.factor_cs
+        if box.fused(dst, src, &p, &factors):
+            if p.valid_rows < p.rows:
+                p.valid_cols = p.cols
+                pad(dst, &p)
+            return
     q.planes, q.src_ps, q.dst_ps, q.width, q.fill = 1, 0, 0, box.src_width, p.fill
     if box.converts == ALONE or box.converts == AFTER:
         lines.lines, lines.n, lines.dst_ls = p.valid_rows, p.valid_cols, p.dst_rs
@@ -507,7 +516,7 @@ cdef void run_panel(
         while c < cols:
             p.cols = min(box.col_tile, cols - c)
             here = within(&p, box, at, r, c)
-            if box.by_row and r + box.row_tile < rows:
+            if box.by_row and box.fused == NULL and r + box.row_tile < rows:
                 lp_prefetch(j.src + here.src + p.rows * p.src_rs, p.src_cs, p.cols, p.rows * box.src_width)
             # Planes of nothing but padding have no source.
             if live_planes:
@@ -750,11 +759,14 @@ cdef class Program:
         box.scratch_cols = tiling.scratch_cols
         box.gather, box.scatter = tiling.gather, tiling.scatter
         box.converts, box.by_row, box.src_width = 0, tiling.by_row, width
-        box.convert = NULL
+        box.convert, box.fused = NULL, NULL
         if cast is not None:
             box.converts = ("", "before", "after", "alone").index(tiling.converts)
             box.src_width = cast.src_width
-            box.convert = self.kernels.convert[NUMBER_TYPES.index(cast.src)][NUMBER_TYPES.index(cast.dst)]
+            number, result = NUMBER_TYPES.index(cast.src), NUMBER_TYPES.index(cast.dst)
+            box.convert = self.kernels.convert[number][result]
+            if tiling.converts != "alone" and self.kernels.fused != NULL:
+                box.fused = self.kernels.fused[number][result]
             box.factor_rs = loops[panel.row].factor_stride if panel.row >= 0 else 0
             box.factor_cs = loops[panel.col].factor_stride if panel.col >= 0 else 0
             box.line = self.kernels.strided[(<int> cast.src_width).bit_length() - 1]

@@ -24,6 +24,13 @@ cdef extern from "layoutpack/kernels.h" nogil:
 
     ctypedef void (*lp_convert_fn)(char *dst, const char *src, const lp_lines *p) noexcept nogil
 
+    ctypedef struct lp_factors:
+        const float *scale
+        const float *bias
+        ptrdiff_t rs, cs
+
+    ctypedef int (*lp_fused_fn)(char *dst, const char *src, const lp_panel *p, const lp_factors *f) noexcept nogil
+
     ctypedef struct lp_kernels:
         const char *isa
         lp_panel_fn copy
@@ -34,6 +41,7 @@ cdef extern from "layoutpack/kernels.h" nogil:
         void (*stream)(char *dst, const char *src, ptrdiff_t lines) noexcept nogil
         void (*fence)() noexcept nogil
         const lp_convert_fn (*convert)[3]
+        const lp_fused_fn (*fused)[3]
 
     void lp_prefetch(const char *src, ptrdiff_t stride, ptrdiff_t n, ptrdiff_t size)
     const lp_kernels *lp_kernels_built(int i)
@@ -69,6 +77,7 @@ cdef extern from "layoutpack/plan.h" nogil:
         ptrdiff_t plane_tile
         int streams
         lp_convert_fn convert
+        lp_fused_fn fused
         int converts, by_row
         ptrdiff_t src_width
         ptrdiff_t factor_rs, factor_cs

@@ -228,9 +228,17 @@ static void lines(ptrdiff_t src_offset) {
 /* ---- numbers -------------------------------------------------------------------------------------------------------
  */
 
+static const ptrdiff_t number_sizes[LP_NUMBERS] = {4, 2, 2, 1, 1, 2, 2};
+
+/* One number by the portable code. */
+static void convert_one(char *dst, const char *src, ptrdiff_t from, ptrdiff_t to, const float *scale,
+                        const float *bias) {
+    lp_convert_scalar[from][to](dst, src, &(lp_lines){.lines = 1, .n = 1, .scale = scale, .bias = bias});
+}
+
 /* Lines of numbers: every instruction set must make the same of each number by itself as the portable code does. */
 static void numbers(ptrdiff_t src_offset, ptrdiff_t dst_offset) {
-    static const ptrdiff_t sizes[LP_NUMBERS] = {4, 2, 2, 1, 1, 2, 2};
+    const ptrdiff_t *sizes = number_sizes;
     const ptrdiff_t from = byte() % LP_NUMBERS, to = byte() % LP_RESULTS, factors = byte(), seed = byte();
     lp_lines p = {.lines = 1 + byte() % 40, .n = extent()};
     p.src_ls = p.n * sizes[from] + (seed & 1 ? byte() : 0);
@@ -248,12 +256,9 @@ static void numbers(ptrdiff_t src_offset, ptrdiff_t dst_offset) {
     if (factors & 2) p.scale = scale, p.bias = bias;
     for (ptrdiff_t k = 0; k < p.lines; k++)
         for (ptrdiff_t i = 0; i < p.n; i++) {
-            const lp_lines one = {.lines = 1,
-                                  .n = 1,
-                                  .scale = p.scale ? scale + k * p.factor_ls + i * p.factor_es : NULL,
-                                  .bias = p.scale ? bias + k * p.factor_ls + i * p.factor_es : NULL};
-            lp_convert_scalar[from][to](dst[0] + k * p.dst_ls + i * sizes[to], src + k * p.src_ls + i * sizes[from],
-                                        &one);
+            const ptrdiff_t j = k * p.factor_ls + i * p.factor_es;
+            convert_one(dst[0] + k * p.dst_ls + i * sizes[to], src + k * p.src_ls + i * sizes[from], from, to,
+                        p.scale ? scale + j : NULL, p.scale ? bias + j : NULL);
         }
     for (int i = 0; lp_kernels_built(i); i++) {
         const lp_kernels *set = lp_kernels_built(i);
@@ -263,6 +268,60 @@ static void numbers(ptrdiff_t src_offset, ptrdiff_t dst_offset) {
         if (memcmp(memory[3], memory[4], (size_t)(dst_offset + out)))
             complain(set->isa, "convert", &(lp_panel){.rows = p.lines, .cols = p.n, .width = from * 10 + to});
     }
+    for (int i = 0; i < 5; i++) free(memory[i]);
+}
+
+/* Panels whose numbers are converted as they move: pixels of bytes and lines of float32. The kernel either does all of
+ * the valid rows, padding beside them included, or nothing. */
+static void fused(ptrdiff_t src_offset, ptrdiff_t dst_offset) {
+    const ptrdiff_t style = byte() % 3, to = byte() % LP_RESULTS, factors = byte(), seed = byte(),
+                    step = seed & 1 ? 1 : -1;
+    const ptrdiff_t from = style == 2 ? LP_FLOAT32 : LP_UINT8, pixel = 1 + byte() % 5;
+    char fill[LP_FILL_BYTES];
+    lp_panel p = {.planes = 1, .rows = extent(), .cols = extent(), .width = number_sizes[to], .fill = fill};
+    for (ptrdiff_t i = 0; i < LP_FILL_BYTES; i++) fill[i] = (char)(i % p.width + 100);
+    if (style == 0) p.rows = 1 + p.rows % pixel, p.src_rs = step, p.src_cs = pixel;
+    if (style == 1) p.cols = 4 << p.cols % 4;
+    p.valid_rows = part(p.rows), p.valid_cols = part(p.cols);
+    if (style == 1) p.valid_cols = 1 + byte() % pixel, p.src_rs = pixel, p.src_cs = step;
+    if (style == 1 && p.valid_cols > p.cols) p.valid_cols = p.cols;
+    if (style == 2) p.src_rs = 4, p.src_cs = stride(p.rows * 4);
+    p.dst_cs = p.width, p.dst_rs = p.cols * p.width + (seed & 2 ? byte() : 0);
+    const lp_factors none = {0}, steps = {.rs = factors >> 2 & 1, .cs = factors >> 3 & 1};
+    const ptrdiff_t valid[3] = {1, p.valid_rows, p.valid_cols}, places[3] = {1, p.rows, p.cols};
+    const struct span in = span(valid, (ptrdiff_t[3]){0, p.src_rs, p.src_cs}, number_sizes[from]);
+    const struct span out = span(places, (ptrdiff_t[3]){0, p.dst_rs, p.dst_cs}, p.width);
+    if (p.valid_rows < 1 || p.valid_cols < 1 || in.size > MAX_BYTES || out.size > MAX_BYTES) return;
+    void *memory[5];
+    char *low = allocate(in.size, src_offset, &memory[0]);
+    char *expected = allocate(out.size, dst_offset, &memory[1]), *actual = allocate(out.size, dst_offset, &memory[2]);
+    const ptrdiff_t many = p.rows + p.cols;
+    float *scale = (float *)allocate(many * 4, 0, &memory[3]), *bias = (float *)allocate(many * 4, 0, &memory[4]);
+    for (ptrdiff_t i = 0; i < in.size; i++) low[i] = (char)(i * (31 + seed) + i / 251);
+    for (ptrdiff_t i = 0; i < many; i++) scale[i] = (float)(i - 3) / 7, bias[i] = (float)(i % 5) - 2;
+    lp_factors f = factors & 1 ? steps : none;
+    if (factors & 1) f.scale = scale, f.bias = bias;
+    for (ptrdiff_t r = 0; r < p.valid_rows; r++)
+        for (ptrdiff_t c = 0; c < p.cols; c++) {
+            char *d = expected + r * p.dst_rs + c * p.dst_cs;
+            const ptrdiff_t j = r * f.rs + c * f.cs;
+            if (c >= p.valid_cols)
+                memcpy(d, fill, (size_t)p.width);
+            else
+                convert_one(d, low - in.low + r * p.src_rs + c * p.src_cs, from, to, f.scale ? f.scale + j : NULL,
+                            f.bias ? f.bias + j : NULL);
+        }
+    poison_gaps(low - in.low, low, in.size, &p);
+    for (int i = 0; lp_kernels_built(i); i++) {
+        const lp_kernels *set = lp_kernels_built(i);
+        if (!lp_kernels_available(set) || !set->fused || !set->fused[from][to]) continue;
+        memset(memory[2], CANARY, (size_t)(dst_offset + out.size));
+        int done = set->fused[from][to](actual, low - in.low, &p, &f);
+        if (!done) memset(memory[1], CANARY, (size_t)(dst_offset + out.size));
+        if (memcmp(memory[1], memory[2], (size_t)(dst_offset + out.size))) complain(set->isa, "fused", &p);
+        if (!done) break; /* what was expected is gone */
+    }
+    ASAN_UNPOISON_MEMORY_REGION(low, (size_t)in.size);
     for (int i = 0; i < 5; i++) free(memory[i]);
 }
 
@@ -280,8 +339,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         any_panel(fill, width, src_offset, dst_offset);
     else if (kind < 200)
         runs(fill, src_offset, dst_offset);
-    else if (kind < 248)
+    else if (kind < 228)
         numbers(src_offset, dst_offset);
+    else if (kind < 248)
+        fused(src_offset, dst_offset);
     else
         lines(src_offset);
     free(memory);
