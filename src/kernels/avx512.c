@@ -36,16 +36,8 @@ static ALWAYS_INLINE void load_rows(__m512i line[2], const char *src, ptrdiff_t 
         __m512i a = load_64(src), b = load_64(src + rs);
         line[0] = _mm512_inserti64x4(a, _mm512_castsi512_si256(b), 1);
         line[1] = _mm512_shuffle_i64x2(a, b, 0xee); /* the upper halves */
-    } else if (row == 64)
-        line[0] = load_64(src);
-    else if (row == 32)
-        line[0] = two_32(src, src + rs);
-    else {
-        __m128i r[4];
-        for (int i = 0; i < 4; i++) r[i] = _mm_loadu_si128((const __m128i *)(src + i * rs));
-        line[0] =
-            _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(r[1], r[0])), _mm256_set_m128i(r[3], r[2]), 1);
-    }
+    } else
+        line[0] = row == 64 ? load_64(src) : two_32(src, src + rs);
 }
 
 /* The same where a run ends: its last rows, fewer than fill a line. */
@@ -96,19 +88,19 @@ static ALWAYS_INLINE void copy_run_of(char *dst, const char *src, const lp_panel
 }
 
 static void copy_run(char *dst, const char *src, const lp_panel *p) {
-    ptrdiff_t row = p->cols * p->width, k = 0;
+    const ptrdiff_t row = p->cols * p->width;
+    ptrdiff_t k = 0;
+    if (row == 16) { /* the planner takes them for words */
+        lp_kernels_avx2->copy_run(dst, src, p);
+        return;
+    }
     if (row == 32 && p->src_ps == 32 && p->dst_ps % LINE == 0)
         for (; k + 2 <= p->planes; k += 2) copy_run_of(dst + k * p->dst_ps, src + k * p->src_ps, p, 32, 2);
-    for (; k < p->planes; k++) {
-        char *d = dst + k * p->dst_ps;
-        const char *s = src + k * p->src_ps;
-        if (row == 16)
-            copy_run_of(d, s, p, 16, 1);
-        else if (row == 32)
-            copy_run_of(d, s, p, 32, 1);
+    for (; k < p->planes; k++)
+        if (row == 32)
+            copy_run_of(dst + k * p->dst_ps, src + k * p->src_ps, p, 32, 1);
         else
-            copy_run_of(d, s, p, 64, 1);
-    }
+            copy_run_of(dst + k * p->dst_ps, src + k * p->src_ps, p, 64, 1);
 }
 
 /* ---- nine words a pixel ---- */
