@@ -159,6 +159,57 @@ def test_no_kernel_leaves_its_pages(src, dst, shape, kernel, dtype, at, isa):
     assert kernels >= {kernel, "strided"}
 
 
+@each_isa
+@each_end
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4"])
+@pytest.mark.parametrize("channels", [16, 32, 48])
+def test_kernels_of_nine_words(channels, dtype, at, isa):
+    """Weights of 3 x 3 kernels (K) with two blocks of channels (B), whose planes (N) are neighbours of one another on
+    one side, or on none."""
+    orders = [("NBCK", "BKNC"), ("BKNC", "NBCK"), ("NBCK", "BNKC"), ("BNKC", "NBCK")]
+    for n, (src, dst) in itertools.product((1, 2, 3, 6), orders):
+        sizes = {"N": n, "B": 2, "C": channels, "K": 9}
+        stored = filled([sizes[axis] for axis in src], dtype)
+        expected = np.ascontiguousarray(stored.transpose([src.index(axis) for axis in dst]))
+        x, out = page_guarded(stored.shape, dtype, at=at), page_guarded(expected.shape, dtype, at=at)
+        x[...] = stored
+        run(lp.plan(src, dst, stored.shape, dtype, streaming=False), isa, x, out)
+        assert_same(out, expected)
+
+
+@each_isa
+@each_end
+@pytest.mark.parametrize(("dtype", "c0"), [("u1", 32), ("u1", 64), ("u2", 16), ("u2", 32), ("u4", 8), ("u4", 16)])
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_few_channels_with_padding(channels, dtype, c0, at, isa):
+    """Pixels of 32 and 64 bytes, side by side and not, and below them rows of nothing but padding."""
+    for n, gap in itertools.product((*range(14, 19), *range(30, 35), 50, *range(62, 67), 127, 192), (0, 3)):
+        x = page_guarded((n, channels), dtype, at=at, strides=(np.dtype(dtype).itemsize, n * np.dtype(dtype).itemsize))
+        x[...] = filled((n, channels), dtype)
+        expected = reference.pack(np.ascontiguousarray(x), "FRACTAL_NZ", "HW", c0=c0, m0=64, fill=77)
+        out = Frame(expected.shape, dtype, gaps=[0] * (expected.ndim - 2) + [gap, 0], pages=at)
+        run(lp.plan("ND", "FRACTAL_NZ", x.shape, dtype, c0=c0, m0=64, fill=77, streaming=False), isa, x, out.array)
+        assert_same(out.array, expected)
+        assert out.intact()
+
+
+@each_isa
+@pytest.mark.parametrize("row", [32, 64])
+@pytest.mark.parametrize("rows", [130, 131])
+def test_runs_from_every_byte_of_a_line(rows, row, isa):
+    """Past the caches. An even number of rows lets all runs begin at the same byte of a line. In pieces of 16 or 17
+    rows, since these are so far apart."""
+    stored = filled((rows, 120, row), "u1")[:, :3]
+    plan = lp.plan("ABC", "BAC", stored.shape, "u1", streaming=True)
+    for offset in range(64):
+        out, buffer, (start, stop) = at_offset((3, rows, row), "u1", offset)
+        groups = run(plan, isa, stored, out)
+        assert_same(out, stored.transpose(1, 0, 2))
+        assert (buffer[:start] == 0xA5).all()
+        assert (buffer[stop:] == 0xA5).all()
+    assert [(box.panel.kernel, box.tiling.scratch_run) for box in groups[0].boxes] == [("copy", True)]
+
+
 @pytest.mark.parametrize("dtype", ["u1", "u2", "V3", "u4", "u8", "c16"])
 def test_every_tile_fits_the_scratch(dtype):
     rng = np.random.default_rng(7)

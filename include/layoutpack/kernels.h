@@ -85,6 +85,7 @@ typedef struct {
 } lp_kernels;
 
 /* One file each; NULL where the compiler does not know the instruction set. */
+extern const lp_kernels *const lp_kernels_avx512;
 extern const lp_kernels *const lp_kernels_avx2;
 extern const lp_kernels *const lp_kernels_scalar;
 

@@ -17,13 +17,21 @@ static int has_f16c(void) {
 static int runs(const char *isa) {
 #if defined __x86_64__ && defined __GNUC__
     __builtin_cpu_init();
-    if (!strcmp(isa, "avx2")) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
+    if (!strcmp(isa, "avx2")) return avx2;
+#ifdef LAYOUTPACK_EMULATE
+    if (!strcmp(isa, "avx512")) return avx2;
+#endif
+    if (!strcmp(isa, "avx512"))
+        return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+               __builtin_cpu_supports("avx512vbmi");
 #endif
     return !strcmp(isa, "scalar");
 }
 
 const lp_kernels *lp_kernels_built(int i) {
-    const lp_kernels *rows[] = {lp_kernels_avx2, lp_kernels_scalar};
+    const lp_kernels *rows[] = {lp_kernels_avx512, lp_kernels_avx2, lp_kernels_scalar};
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++)
         if (rows[k] && i-- == 0) return rows[k];
     return NULL;
