@@ -101,6 +101,9 @@ _COPY_TILE = 32768  # bytes of runs that are copied together, so that lines shar
 
 # Past the caches.
 _RUN = 2048  # bytes of a block of a run; 4 KiB lose a fifth
+_FEW_LINES = 16  # of the source at a time. Of more, of words of 4 bytes and of numbers to be converted, longer pieces
+_LONG_LINE = 1024  # are read, and the processor's own prefetching does: fp32 to NHWC with 64 channels 64 bytes 0.58, 256
+_LONG_RUN = 65536  # bytes 0.55, 512 bytes 0.66, 1 KiB 0.8; words of 2 bytes gain nothing
 _RUN_PITCH = 512  # bytes of its rows at the most, so that 16 of them are 8 KiB; odd rows, which no segment fits, 4 KiB
 _SEGMENT = 256  # bytes of a row that are stored together otherwise
 _ROWS = 256  # rows of which such segments are made at once: 32 rows 0.5, 64 rows 0.7, 256 rows 0.8 (fp32 to NHWC)
@@ -133,9 +136,8 @@ _BYTES = 16384  # the same where they are pixels of bytes, which become planes i
 _SHORT = 16  # numbers: a shorter line costs more than its numbers
 _LINE_READ = 512  # bytes of a line that are converted together before they are moved: 64 bytes 0.4, 128 bytes, which
 # the processor's prefetcher takes for the beginning of more, 0.06, 256 bytes 0.25, 512 bytes 0.7 (NHWC in cache)
-_CAST_LINE = 128  # the same past the caches, with prefetching: 64 bytes 0.84, 128 bytes 1.2, 256 bytes 0.7 (NC1HWC0)
-_FEW_LINES = 16  # at a time; of more, longer pieces are converted, and the processor's own prefetching does: 128 bytes
-_CAST_LONG_LINE = 1024  # 0.45, 512 bytes 0.5, 1 KiB 0.65 to 0.8 (NHWC with 32 to 128 channels)
+_CAST_LINE = 128  # the same past the caches, with prefetching: 64 bytes 0.84, 128 bytes 1.2, 256 bytes 0.7 (NC1HWC0);
+# of more than _FEW_LINES 128 bytes 0.45, 512 bytes 0.5, 1 KiB 0.65 to 0.8 (NHWC with 32 to 128 channels)
 _CAST_RUN = 8192  # bytes of a block of a run otherwise: 4 KiB 0.59, 8 KiB 0.68, 32 KiB 0.52 (uint8 to NC1HWC0)
 
 
@@ -212,6 +214,9 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
         if pitch == cols * width and (pitch <= _RUN_PITCH or (pitch % LINE and pitch <= 8 * _RUN_PITCH)):
             block = max(_RUN // pitch, 32 // width if pitch <= _RUN_PITCH else 16, 16) // 16 * 16
             ahead = min(_AHEAD, _AHEAD_ALL // cols // LINE * LINE)
+            if width >= 4 and cols > _FEW_LINES:
+                block = max(min(_LONG_LINE // width, _LONG_RUN // pitch // 16 * 16), 16)
+                ahead = 0
             run = Tiling(row_tile, col_tile, streams=True, scratch_rows=block, scratch_run=True, scratch_cols=col_tile)
             return panel, run._replace(ahead=ahead)
         if LINE % width == 0 and cols * width >= 512 and pitch >= 512:
@@ -274,7 +279,7 @@ def choose_cast(loops: Sequence[Loop], panel: Panel, cast: Cast, width: int, str
     if not streams or col.dst != width or LINE % width:
         return panel, plain
     if row.dst == cols * width and panel.row >= 0 and row.dst <= (_RUN_PITCH // 2 if by_row else _RUN_PITCH):
-        line = _CAST_LINE if cols <= _FEW_LINES else _CAST_LONG_LINE
+        line = _CAST_LINE if cols <= _FEW_LINES else _LONG_LINE
         block = max(line // cast.src_width if by_row else _CAST_RUN // row.dst, 16)
         ahead = _AHEAD if by_row and cols <= _FEW_LINES else 0
         few = min(cols, max(_NUMBERS // block // 16 * 16, 16)) if by_row else cols
