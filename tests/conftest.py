@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The same examples on every run; `--hypothesis-profile=long` looks for new ones, for hours.
+# The same examples on every run; `--hypothesis-profile=long` looks for new ones, for hours, `short` is for
+# sanitizers, whose fuzz targets look for more.
 PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
-settings.register_profile("ci", max_examples=80, derandomize=True, database=None, **PROFILE)
+settings.register_profile("ci", max_examples=60, derandomize=True, database=None, **PROFILE)
+settings.register_profile("short", max_examples=15, derandomize=True, database=None, **PROFILE)
 settings.register_profile("long", max_examples=20_000, **PROFILE)
 settings.load_profile("ci")
 
