@@ -96,16 +96,19 @@ LINE = 64  # bytes
 
 _TILE = 64  # words on either side of a panel's tile
 _TILE_WORDS = 4096  # words of a tile where one side is shorter: 8 KiB of 2-byte words, a quarter of a first-level cache
-_LONG_TILE = 32768  # the same where the source's lines are long, which the processor then prefetches: fp16 to NHWC with
-# 64 channels 4096 0.83, 8192 0.92, 32768 0.9 to 1.1, with 200 channels 0.38, 0.49, 0.66; 1000 x 1000 fp32 0.65, 1.3, 1.5
+_LONG_TILE = 32768  # the same where the source's lines are long, which the processor then prefetches: 4096, 8192 and
+# 32768 words 0.83, 0.92, 1.0 (fp16 to NHWC, 64 channels), 0.38, 0.49, 0.66 (200 channels), 0.65, 1.3, 1.5 (fp32 1000^2)
 _SPAN = 256 << 20  # bytes of output from end to end of a chunk: a first touch, of huge pages too, stays below 0.1 s
 _COPY_TILE = 32768  # bytes of runs that are copied together, so that lines shared by neighbouring runs are met once
 
 # Past the caches.
 _RUN = 2048  # bytes of a block of a run; 4 KiB lose a fifth
-_FEW_LINES = 16  # of the source at a time. Of more, of words of 4 bytes and of numbers to be converted, longer pieces
-_LONG_LINE = 1024  # are read, and the processor's own prefetching does: fp32 to NHWC with 64 channels 64 bytes 0.58, 256
-_LONG_RUN = 65536  # bytes 0.55, 512 bytes 0.66, 1 KiB 0.8; words of 2 bytes gain nothing
+# Of many lines of 4-byte words, and of numbers to be converted, longer pieces are read, and the processor's own
+# prefetching does: 64 bytes 0.58, 256 bytes 0.55, 512 bytes 0.66, 1 KiB 0.8 (fp32 to NHWC, 64 channels). Words of 2
+# bytes gain nothing.
+_FEW_LINES = 16
+_LONG_LINE = 1024  # bytes of each
+_LONG_RUN = 65536  # bytes of a block of a run then
 _RUN_PITCH = 512  # bytes of its rows at the most, so that 16 of them are 8 KiB; odd rows, which no segment fits, 4 KiB
 _SEGMENT = 256  # bytes of a row that are stored together otherwise
 _ROWS = 256  # rows of which such segments are made at once: 32 rows 0.5, 64 rows 0.7, 256 rows 0.8 (fp32 to NHWC)
@@ -283,7 +286,7 @@ def choose_cast(loops: Sequence[Loop], panel: Panel, cast: Cast, width: int, str
         return panel, plain
     if row.dst == cols * width and panel.row >= 0 and row.dst <= (_RUN_PITCH // 2 if by_row else _RUN_PITCH):
         line = _CAST_LINE if cols <= _FEW_LINES else _LONG_LINE
-        block = max(line // cast.src_width if by_row else _CAST_RUN // row.dst, 16)
+        block = max(min(line // cast.src_width, _LONG_RUN // row.dst) if by_row else _CAST_RUN // row.dst, 16)
         ahead = _AHEAD if by_row and cols <= _FEW_LINES else 0
         few = min(cols, max(_NUMBERS // block // 16 * 16, 16)) if by_row else cols
         run = plain._replace(streams=True, scratch_rows=block, scratch_run=True, scratch_cols=few, col_tile=few)
