@@ -217,8 +217,24 @@ cdef void pad(char *dst, const lp_panel *p) noexcept nogil:
         chosen.copy(dst + p.valid_rows * p.dst_rs, dst, &q)
 
 
+cdef bint convert_in_registers(
+    const lp_box *box, const lp_lines *lines, const lp_panel *tile, char *dst, const char *src
+) noexcept nogil:
+    """Convert and move a tile in one step: whether there is a kernel for it, and it is done."""
+    cdef lp_panel p = tile[0]
+    cdef lp_factors factors
+    factors.scale, factors.bias, factors.rs, factors.cs = lines.scale, lines.bias, box.factor_rs, box.factor_cs
+    if not box.fused(dst, src, &p, &factors):
+        return False
+    if p.valid_rows < p.rows:
+        p.valid_cols = p.cols
+        pad(dst, &p)
+    return True
+
+
 cdef void convert_tile(const lp_box *box, const job *j, lp_panel *tile, char *dst, place at) noexcept nogil:
-    """One tile whose numbers are converted, line by line: before it is moved, after that, or instead."""
+    """One tile whose numbers are converted: in one step if possible, else line by line, before it is moved, after that,
+    or instead."""
     cdef char scratch[LINE + NUMBERS]
     cdef char *near = <char *> ((<uintptr_t> scratch + LINE - 1) & ~<uintptr_t> (LINE - 1))
     cdef char *raw
@@ -230,14 +246,8 @@ cdef void convert_tile(const lp_box *box, const job *j, lp_panel *tile, char *ds
     lines.factor_ls, lines.factor_es = box.factor_rs, box.factor_cs
     if j.scale != NULL:
         lines.scale, lines.bias = j.scale + at.factor, j.bias + at.factor
-    cdef lp_factors factors
-    if box.fused != NULL:
-        factors.scale, factors.bias, factors.rs, factors.cs = lines.scale, lines.bias, box.factor_rs, box.factor_cs
-        if box.fused(dst, src, &p, &factors):
-            if p.valid_rows < p.rows:
-                p.valid_cols = p.cols
-                pad(dst, &p)
-            return
+    if box.fused != NULL and convert_in_registers(box, &lines, tile, dst, src):
+        return
     q.planes, q.src_ps, q.dst_ps, q.width, q.fill = 1, 0, 0, box.src_width, p.fill
     if box.converts == ALONE or box.converts == AFTER:
         lines.lines, lines.n, lines.dst_ls = p.valid_rows, p.valid_cols, p.dst_rs

@@ -73,7 +73,8 @@ class Tiling(NamedTuple):
     gather, scatter
         A tile's source lines are brought together first; its output lines are stored together at last.
     converts
-        When numbers are converted: "before" a tile is moved, "after" that, or "alone", where nothing else is to do.
+        When numbers are converted: "before" a tile is moved, "after" that, or "alone", where nothing else is to do;
+        unless a kernel of the instruction set does both at once.
     by_row
         The lines that are converted before run along the rows, not the columns.
     """
@@ -250,7 +251,7 @@ def choose_cast(loops: Sequence[Loop], panel: Panel, cast: Cast, width: int, str
     """The panel and tiling of a box whose numbers are converted.
 
     Numbers are moved where they are narrow: before they become wider, or after they became narrower. So tiles pass
-    through scratch once, but for lines that are lines on both sides.
+    through scratch once, but for lines that are lines on both sides, and for what kernels convert in registers.
     """
     if panel.plane >= 0:
         nest = sorted((*panel.nest, panel.plane), key=lambda i: -abs(loops[i].dst))
