@@ -3,9 +3,8 @@
  *
  * No machine was at hand to time this file: it is checked by emulation (.ci/emulate), and the cycles in the comments
  * are those that llvm-mca 19 counts for Zen 4 / Ice Lake, memory apart. */
-#include "layoutpack/kernels.h"
-
 #include "inline.h"
+#include "layoutpack/kernels.h"
 
 #if defined __AVX512F__ && defined __AVX512BW__ && defined __AVX512VL__ && defined __AVX512DQ__ && \
     defined __AVX512VBMI__
