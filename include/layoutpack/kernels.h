@@ -90,6 +90,7 @@ extern const lp_kernels *const lp_kernels_avx2;
 extern const lp_kernels *const lp_kernels_scalar;
 
 /* Their converters. */
+extern const lp_convert_fn lp_convert_avx512[LP_NUMBERS][LP_RESULTS];
 extern const lp_convert_fn lp_convert_avx2[LP_NUMBERS][LP_RESULTS];
 extern const lp_fused_fn lp_fused_avx2[LP_NUMBERS][LP_RESULTS];
 extern const lp_convert_fn lp_convert_scalar[LP_NUMBERS][LP_RESULTS];

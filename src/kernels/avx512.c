@@ -299,7 +299,7 @@ static const lp_kernels table = {
     .copy_run = copy_run,
     .stream = stream_lines,
     .fence = fence,
-    .convert = lp_convert_avx2,
+    .convert = lp_convert_avx512,
     .fused = lp_fused_avx2,
 };
 const lp_kernels *const lp_kernels_avx512 = &table;
