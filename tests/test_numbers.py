@@ -239,6 +239,22 @@ def test_pixels_between_guards(pixels, dst, at, rng):
 
 
 @pytest.mark.parametrize("at", ["start", "end"])
+@pytest.mark.parametrize("pixels", PIXELS)
+def test_pixels_as_matrices_between_guards(pixels, at, rng):
+    """Rows of three or four bytes that become blocks of 16 x 16, with rows of padding below."""
+    size, columns = PIXELS[pixels]
+    place = functools.partial(page_guarded, at=at)
+    for n in LENGTHS:
+        x = place((n, size), np.uint8)
+        x[...] = rng.integers(0, 256, x.shape)
+        x = x[:, columns]
+        for dtype in RESULTS:
+            want = lp.repack(numpy_cast(x, dtype), "ND", "FRACTAL_NZ", c0=16)
+            for isa, y in programs(x, "ND", "FRACTAL_NZ", dtype, place=place):
+                assert y.tobytes() == want.tobytes(), (isa, n, dtype)
+
+
+@pytest.mark.parametrize("at", ["start", "end"])
 @pytest.mark.parametrize("dst", ["NC1HWC0", "NHWC"])
 @pytest.mark.parametrize("channels", [1, 8, 15, 16, 17, 31, 32, 33, 48, 70])
 def test_lines_between_guards(channels, dst, at, rng):

@@ -18,6 +18,7 @@ static inline __m256 load_uint16(const char *p) { return _mm256_cvtepi32_ps(_mm2
 static inline __m256 load_int16(const char *p) { return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(load_8(p))); }
 
 static inline void store_float32(char *p, __m256 x) { _mm256_storeu_ps((float *)p, x); }
+
 /* Eight numbers of two bytes. */
 static inline __m128i as_float16(__m256 x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
 
@@ -42,7 +43,7 @@ static inline __m256i lanes_of(__m128i low, __m128i high) {
 }
 static inline __m256i both_as_float16(__m256 x, __m256 y) { return lanes_of(as_float16(x), as_float16(y)); }
 
-/* Numbers that are no NaN take 13 instructions, not 21: NC1HWC0 in cache 0.97 of memcpy instead of 0.65. */
+/* Numbers that are no NaN take 13 instructions, not 21: NC1HWC0 of 8 x 64 x 56 x 56 266 us instead of 317. */
 static inline __m256i both_as_bfloat16(__m256 x, __m256 y) {
     if (_mm256_movemask_ps(_mm256_cmp_ps(x, y, _CMP_UNORD_Q))) return lanes_of(as_bfloat16(x), as_bfloat16(y));
     __m256i a = rounded_to_upper(_mm256_castps_si256(x)), b = rounded_to_upper(_mm256_castps_si256(y));
