@@ -21,6 +21,7 @@ typedef struct {
     ptrdiff_t width; /* bytes of a word */
     const char *fill;
     ptrdiff_t before, after; /* copy_run: rows of the same runs in front of the panel's and behind */
+    ptrdiff_t ahead; /* transpose: where not 0, bytes from a plane's first word to the next call's, to be prefetched */
 } lp_panel;
 
 typedef void (*lp_panel_fn)(char *dst, const char *src, const lp_panel *p);
@@ -92,8 +93,10 @@ extern const lp_kernels *const lp_kernels_scalar;
 /* Their converters. */
 extern const lp_convert_fn lp_convert_avx512[LP_NUMBERS][LP_RESULTS];
 extern const lp_convert_fn lp_convert_avx2[LP_NUMBERS][LP_RESULTS];
-extern const lp_fused_fn lp_fused_avx2[LP_NUMBERS][LP_RESULTS];
 extern const lp_convert_fn lp_convert_scalar[LP_NUMBERS][LP_RESULTS];
+
+/* Their converters of panels, in registers. */
+extern const lp_fused_fn lp_fused_avx2[LP_NUMBERS][LP_RESULTS];
 
 /* The i-th instruction set of this build, best first; NULL behind the last. */
 const lp_kernels *lp_kernels_built(int i);

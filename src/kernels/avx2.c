@@ -221,8 +221,10 @@ static const char *readable_end(const char *src, ptrdiff_t k, const lp_panel *p)
             panel_##bits##x2(dst, src, p, end);                                                                 \
     }                                                                                                           \
     static void transpose_lanes_##bits##_planes(char *dst, const char *src, const lp_panel *p) {                \
-        for (ptrdiff_t k = 0; k < p->planes; k++, dst += p->dst_ps, src += p->src_ps)                           \
+        for (ptrdiff_t k = 0; k < p->planes; k++, dst += p->dst_ps, src += p->src_ps) {                         \
+            if (p->ahead) lp_prefetch(src + p->ahead, 64, 1, p->valid_rows * p->valid_cols * p->width);         \
             transpose_lanes_##bits(dst, src, p, readable_end(src, k, p));                                       \
+        }                                                                                                       \
     }
 TRANSPOSE(8)
 TRANSPOSE(16)

@@ -15,20 +15,26 @@ NETWORK(LP_NAME(turn), VECTOR, L, LO, HI)
 
 /* From loaded registers to rows [first, last); what no row needs the compiler leaves out, where these are constants. */
 static ALWAYS_INLINE void LP_NAME(network)(char *dst, ptrdiff_t dst_rs, VECTOR r[L], ptrdiff_t first, ptrdiff_t last) {
+    const lp_steps row = steps_of(dst_rs);
+    char *half[2] = {(char *)kept(dst), (char *)kept(dst + 8 * dst_rs)};
     LP_NAME(turn)(r);
-    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (i >= first && i < last) STORE(dst + i * dst_rs, r[i]);
+    _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (i >= first && i < last)
+        STORE(half[i / 8] + times(&row, i % 8), r[i]);
 }
 
 /* One tile, of which rows [first, last) are wanted. Columns from `valid` on are padding: their lanes come from the fill
  * words. */
 static ALWAYS_INLINE void LP_NAME(tile)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs, ptrdiff_t valid,
                                         const char *fill, ptrdiff_t first, ptrdiff_t last) {
+    const lp_steps col = steps_of(src_cs);
+    const char *eighth[(COLS + 7) / 8];
+    _Pragma("GCC unroll 4") for (int k = 0; k < (COLS + 7) / 8; k++) eighth[k] = kept(src + 8 * k * src_cs);
     VECTOR r[L];
     _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {
         const char *p[LANES];
         _Pragma("GCC unroll 4") for (int lane = 0; lane < LANES; lane++) {
-            ptrdiff_t c = lane * L + i;
-            p[lane] = c < valid ? src + c * src_cs : fill;
+            const int c = lane * L + i;
+            p[lane] = c < valid ? eighth[c / 8] + times(&col, c % 8) : fill;
         }
         r[i] = LOAD(p);
     }

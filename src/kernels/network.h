@@ -3,7 +3,36 @@
 #ifndef LAYOUTPACK_NETWORK_H
 #define LAYOUTPACK_NETWORK_H
 
+#include <stddef.h>
+
 #include "inline.h"
+
+/* A step times 1, 3, 5 and 7 in registers: with these every multiple up to 8 is an address of one instruction. Left to
+ * itself GCC keeps sixteen multiples for a tile in memory, and loads one for each load of the tile. */
+typedef struct {
+    ptrdiff_t one, three, five, seven;
+} lp_steps;
+
+static ALWAYS_INLINE lp_steps steps_of(ptrdiff_t step) {
+    lp_steps s = {step, 3 * step, 5 * step, 7 * step};
+#ifdef __GNUC__
+    __asm__("" : "+r"(s.one), "+r"(s.three), "+r"(s.five), "+r"(s.seven)); /* unknown from here on */
+#endif
+    return s;
+}
+
+static ALWAYS_INLINE const char *kept(const char *p) {
+#ifdef __GNUC__
+    __asm__("" : "+r"(p));
+#endif
+    return p;
+}
+
+/* `i`, less than 8, is a constant. */
+static ALWAYS_INLINE ptrdiff_t times(const lp_steps *s, int i) {
+    const ptrdiff_t of[8] = {0, s->one, 2 * s->one, s->three, 4 * s->one, s->five, 2 * s->three, s->seven};
+    return of[i];
+}
 
 #define NETWORK(name, VECTOR, L, LO, HI)                                        \
     static ALWAYS_INLINE void name(VECTOR r[L]) {                               \

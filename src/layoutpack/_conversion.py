@@ -108,7 +108,8 @@ class Conversion:
             cast = cast._replace(channel_axis=channel_axis)
         self.cast = cast
         both = self.nbytes + math.prod(src_shape) * (cast.src_width if cast else self.itemsize)
-        self.streams = both >= STREAMING_THRESHOLD if streaming is None else streaming
+        # None: too little for most ways.
+        self.streams = (both >= STREAMING_THRESHOLD or None) if streaming is None else streaming
         self.zeros = bytes(self.itemsize)
         self._programs: dict[Any, tuple[_engine.Program, bool]] = {}
         self._last: tuple[Any, Any] = (None, None)

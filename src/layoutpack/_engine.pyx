@@ -248,7 +248,7 @@ cdef void convert_tile(const lp_box *box, const job *j, lp_panel *tile, char *ds
         lines.scale, lines.bias = j.scale + at.factor, j.bias + at.factor
     if box.fused != NULL and convert_in_registers(box, &lines, tile, dst, src):
         return
-    q.planes, q.src_ps, q.dst_ps, q.width, q.fill = 1, 0, 0, box.src_width, p.fill
+    q.planes, q.src_ps, q.dst_ps, q.width, q.fill, q.ahead = 1, 0, 0, box.src_width, p.fill, 0
     if box.converts == ALONE or box.converts == AFTER:
         lines.lines, lines.n, lines.dst_ls = p.valid_rows, p.valid_cols, p.dst_rs
         lines.src_ls = p.src_rs
@@ -466,6 +466,7 @@ cdef void run_by_scratch(
             c = 0
             while c < cols:
                 p.cols = p.valid_cols = min(box.col_tile, cols - c)
+                p.ahead = box.ahead
                 tile_by_scratch(box, p, scratch, scratch + SCRATCH // 2,
                                 dst + (k * p.dst_ps + r * p.dst_rs + c * p.dst_cs),
                                 src + (k * p.src_ps + r * p.src_rs + c * p.src_cs))
@@ -487,7 +488,7 @@ cdef void run_panel(
     cdef place here
     p.width = box.width
     p.fill = box.fill
-    p.src_ps = p.src_rs = p.src_cs = p.dst_ps = p.dst_rs = p.dst_cs = 0
+    p.src_ps = p.src_rs = p.src_cs = p.dst_ps = p.dst_rs = p.dst_cs = p.ahead = 0
     if box.col >= 0:
         col = &box.loops[box.col]
         cols = extents[box.col] if box.col < shared else col.extent

@@ -11,7 +11,7 @@ cdef extern from "layoutpack/kernels.h" nogil:
         ptrdiff_t dst_ps, dst_rs, dst_cs
         ptrdiff_t width
         const char *fill
-        ptrdiff_t before, after
+        ptrdiff_t before, after, ahead
 
     ctypedef struct lp_lines:
         ptrdiff_t lines, n

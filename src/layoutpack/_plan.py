@@ -490,7 +490,7 @@ def plan_groups(
     dst_strides: Sequence[int],
     itemsize: int,
     chunk_bytes: int,
-    streams: bool = False,
+    streams: bool | None = False,
     cast: Cast | None = None,
 ) -> list[Group]:
     """The boxes of a conversion in the order of the output, grouped, with their kernels and chunks.
@@ -514,7 +514,7 @@ def _group(
     choice: tuple[tuple[Loop | None, list[Segment]], ...],
     itemsize: int,
     chunk_bytes: int,
-    streams: bool,
+    streams: bool | None,
     cast: Cast | None,
 ) -> Group:
     shared = [loop for loop, _ in choice if loop]
@@ -545,7 +545,7 @@ def _group(
     return Group(*offsets, tuple(shared), steps, tuple(boxes), chunks)
 
 
-def _cut_boxes(group: Group, chunk_bytes: int, streams: bool, cast: Cast | None) -> list[Group]:
+def _cut_boxes(group: Group, chunk_bytes: int, streams: bool | None, cast: Cast | None) -> list[Group]:
     """The group itself, or one group for each part of its boxes where these are blocks of many megabytes.
 
     Only shared loops are cut into chunks. A whole block as one chunk would keep all threads but one idle, and Ctrl-C
@@ -607,16 +607,16 @@ def _widens(loop: Loop, width: int) -> bool:
 
 
 def _box(
-    offsets: Offsets, shared: Sequence[Loop], own: list[Loop], width: int, streams: bool, cast: Cast | None
+    offsets: Offsets, shared: Sequence[Loop], own: list[Loop], width: int, streams: bool | None, cast: Cast | None
 ) -> Box:
     if own and not cast and _widens(own[-1], width) and not any(abs(loop.dst) < own[-1].dst for loop in shared):
         width *= own[-1].extent
         own = own[:-1]
     loops = (*shared, *own)
     if cast:
-        panel, tiling = choose_cast(loops, choose_panel(loops, cast.src_width, width, False), cast, width, streams)
+        panel, tiling = choose_cast(loops, choose_panel(loops, cast.src_width, width, False), cast, width, bool(streams))
     else:
-        panel, tiling = choose_tiling(loops, choose_panel(loops, width, width, streams), width, streams)
+        panel, tiling = choose_tiling(loops, choose_panel(loops, width, width, bool(streams)), width, streams)
     return Box(*offsets, tuple(own), width, panel, tiling)
 
 

@@ -7,6 +7,7 @@ Every number here was measured. Unless said otherwise: Zen 3, one thread, 13 GB/
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -122,10 +123,15 @@ _PIECE = 4096  # bytes of a piece of a run of short rows
 _REACH = 65536  # bytes of source that its rows span; at a pitch of 8 KiB 16 rows 1.6, 64 rows 0.9 (ND to FRACTAL_NZ)
 
 # Small blocks side by side: planes that come together (FRACTAL_Z fp32 back 0.2 -> 0.4, forward past the caches 0.35 ->
-# 0.7).
+# 0.7, and 0.85 -> 1.2 where the next blocks are prefetched; in them 5 x 5 weights of 256 outputs, whose lines lie at
+# power-of-two pitches, fp16 0.2 -> 0.26, fp32 0.17 -> 0.31, where 3 x 3 weights lose a tenth). Such pieces of lines are
+# streamed well before others gain by it: 5 x 5 weights of 2.4 MB 0.27 -> 0.33, of 4.9 MB 0.26 -> 0.46, of 1.5 MB 0.35
+# -> 0.28.
 _PLANES_READ = 32
 _PLANES_WRITTEN = 16
 _SCRATCH = 48 * 1024  # bytes for them: half of what the engine has
+_FEW_ROWS = 16  # of a block: so many of its output's lines stay in a first-level cache at any pitch
+_SCATTERED = 2 << 20  # bytes of output
 
 # Lines at a multiple of so many bytes fall into a few sets of a first-level cache, and push each other out half used:
 # NHWC with 2048 channels of 2 bytes 0.17, by way of scratch 0.42. Gathering words of 4 and more bytes, of which fewer
@@ -177,8 +183,8 @@ def choose_panel(loops: Sequence[Loop], src_width: int, width: int, streams: boo
     return Panel(tuple(i for i in order if i != row), -1, row, col, kernel)
 
 
-def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool) -> tuple[Panel, Tiling]:
-    """The tiling; and the panel again, for which planes may have been found."""
+def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool | None) -> tuple[Panel, Tiling]:
+    """The tiling; and the panel again, for which planes may have been found. `streams`: None leaves it to the tiling."""
     rows, cols = (loops[i].extent if i >= 0 else 1 for i in (panel.row, panel.col))
     padded = any(loop.valid != loop.extent for loop in loops)
     pitch = loops[panel.row].dst if panel.row >= 0 else 0
@@ -207,7 +213,11 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
     if small:
         # As in FRACTAL_Z: blocks that lie side by side in the input, or in the output, which matters past the caches.
         read = [i for i in panel.nest if loops[i].src == rows * width]
-        written = [i for i in panel.nest if loops[i].dst == cols * width and streams and not padded]
+        written = [i for i in panel.nest if loops[i].dst == cols * width and not padded]
+        size = math.prod(loop.extent for loop in loops) * width
+        if not streams and (rows <= _FEW_ROWS or (pitch % _ALIAS and size < _SCATTERED)):
+            written = []
+        streams = size >= _SCATTERED if streams is None and written else streams
         for plane in (*read, *written):
             number = _PLANES_READ
             if plane in written:
@@ -217,7 +227,10 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
             few = loops[plane].extent <= number or len(panel.nest) == 2
             if few and loops[plane].valid == loops[plane].extent:
                 scatter = plane in written
-                return _with_plane(panel, plane), Tiling(rows, cols, number, streams=scatter, scatter=scatter)
+                panel = _with_plane(panel, plane)
+                ahead = abs(loops[panel.nest[-1]].src) if streams and scatter and panel.nest else 0
+                blocks = Tiling(rows, cols, number, streams=bool(streams and scatter), scatter=scatter, ahead=ahead)
+                return panel, blocks
     if streams and panel.kernel == "transpose":
         if pitch == cols * width and (pitch <= _RUN_PITCH or (pitch % LINE and pitch <= 8 * _RUN_PITCH)):
             block = max(_RUN // pitch, 32 // width if pitch <= _RUN_PITCH else 16, 16) // 16 * 16
