@@ -232,7 +232,7 @@ def test_pytorch_limits_are_read_at_every_call():
         (1 << 20, None, 3),  # one thread for 256 KiB
         (4 << 20, None, 7),  # OMP_NUM_THREADS
         (256 << 10, 2, 1),  # an explicit number is obeyed ...
-        (256 << 10, 64, 3),  # ... as far as there are chunks of 64 KiB
+        (256 << 10, 64, 1),  # ... as far as there are chunks of 192 KiB
     ],
 )
 def test_no_more_threads_than_work(nbytes, threads, helpers):

@@ -29,6 +29,13 @@ WAYS = [
     ("through scratch", "NC1HWC0", "NHWC", (1, 512, 9, 11), ["u1", "u2", "u4"], True),
     ("through scratch", "NC1HWC0", "NHWC", (1, 64, 9, 11), ["u1", "u2", "u4"], True),
     ("through scratch", "NHWC", "NCHW", (2, 3, 40, 56), ["u1", "u2", "u4"], True),
+    ("through scratch", "NCHW", "NHWC", (2, 3, 40, 33), ["u1", "u2", "u4", "u8"], True),
+    ("through scratch", "NCHW", "NHWC", (2, 4, 40, 33), ["u1", "u2", "u4", "u8"], True),
+    ("through scratch", "NCHW", "NHWC", (1, 3, 5, 7), ["u1", "u2", "u4"], True),
+    ("through scratch", "NCHW", "NC1HWC0", (2, 3, 40, 33), ["u1", "u2", "u4"], True),
+    ("through scratch", "NCHW", "NC1HWC0", (2, 1, 3, 5), ["u1", "u2", "u4"], True),
+    ("output lines made", "NCHW", "FRACTAL_Z", (64, 32, 5, 5), ["u1", "u2", "u4"], False),
+    ("by transpose", "NHWC", "NCHW", (2, 4, 40, 33), ["u1", "u2", "u4", "u8"], False),
     ("by transpose", "NCHW", "NC1HWC0", (1, 3, 40, 33), ["u1", "u2", "u4"], False),
     ("by copy", "NHWC", "NC1HWC0", (1, 3, 40, 33), ["u1", "u2", "u4"], False),
 ]
@@ -68,6 +75,15 @@ def test_every_way(case):
             assert_same(out, expected)
             assert (buffer[:start] == 0xA5).all()
             assert (buffer[stop:] == 0xA5).all()
+
+
+def test_scattered_pieces_are_streamed_before_others():
+    plans = [lp.plan("NCHW", "FRACTAL_Z", (256, 192, 5, 5), "u2", streaming=s) for s in ("auto", True, False)]
+    assert ["no streaming" in plan.explain() for plan in plans] == [False, False, True]
+    x = filled((256, 192, 5, 5), "u2")
+    results = [plan(x) for plan in plans]
+    assert_same(results[0], results[2])
+    assert_same(results[1], reference.pack(x, "FRACTAL_Z", "NCHW", c0=16, n0=16))
 
 
 VIEWS = {
@@ -235,3 +251,20 @@ def test_every_tile_fits_the_scratch(dtype):
 def test_long_rows_of_bytes_off_the_lines():
     for shape in ((1, 131, 208, 15), (1, 82, 40, 100), (1, 40, 61, 67)):
         check((*("NHWC", "NCHW"), shape), "u1", 0, 16)
+
+
+@each_isa
+@pytest.mark.parametrize(("channels", "dst"), [(3, "NHWC"), (4, "NHWC"), (3, "NC1HWC0"), (1, "NC1HWC0")])
+@pytest.mark.parametrize("dtype", ["u1", "u2", "u4"])
+def test_pixels_from_every_byte_of_a_line(channels, dst, dtype, isa):
+    """Past the caches; of a length that leaves a part of a step, and of one too short for the way to a line."""
+    for pixels in (40, 331):
+        stored = filled((1, channels, 1, pixels), dtype)
+        plan = lp.plan("NCHW", dst, stored.shape, dtype, streaming=True, **({"fill": 77} if dst != "NHWC" else {}))
+        expected = reference.pack(stored, dst, "NCHW", c0=lp.default_c0(dtype), fill=77)
+        for offset in range(64):
+            out, buffer, (start, stop) = at_offset(expected.shape, dtype, offset)
+            run(plan, isa, stored, out)
+            assert_same(out, expected)
+            assert (buffer[:start] == 0xA5).all()
+            assert (buffer[stop:] == 0xA5).all()

@@ -63,6 +63,10 @@ typedef struct {
  * done nothing, where another way is better. */
 typedef int (*lp_fused_fn)(char *dst, const char *src, const lp_panel *p, const lp_factors *f);
 
+/* transpose past the caches, of planes to pixels of a few words that lie side by side in the output. Returns 0, and has
+ * done nothing, where another way is better. */
+typedef int (*lp_pixels_fn)(char *dst, const char *src, const lp_panel *p);
+
 /* log2 of the word sizes that have kernels of their own: 1, 2, 4, 8 and 16 bytes. */
 enum { LP_WORDS = 5 };
 
@@ -83,6 +87,7 @@ typedef struct {
     void (*fence)(void);
     const lp_convert_fn (*convert)[LP_RESULTS]; /* by the types of source and result */
     const lp_fused_fn (*fused)[LP_RESULTS];     /* the same; NULL where there is none */
+    const lp_pixels_fn *pixels_run;             /* by log2 of the word size; NULL where there is none */
 } lp_kernels;
 
 /* One file each; NULL where the compiler does not know the instruction set. */
@@ -97,6 +102,9 @@ extern const lp_convert_fn lp_convert_scalar[LP_NUMBERS][LP_RESULTS];
 
 /* Their converters of panels, in registers. */
 extern const lp_fused_fn lp_fused_avx2[LP_NUMBERS][LP_RESULTS];
+
+/* Their pixels past the caches. */
+extern const lp_pixels_fn lp_pixels_avx2[LP_WORDS];
 
 /* The i-th instruction set of this build, best first; NULL behind the last. */
 const lp_kernels *lp_kernels_built(int i);

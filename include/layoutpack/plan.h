@@ -43,6 +43,7 @@ typedef struct {
     lp_panel_fn line;      /* gathers rows that are no neighbours in the source */
     ptrdiff_t plane_tile;  /* planes at a time around the whole nest, 0: all in each panel */
     int streams;           /* scattered lines are stored past the caches */
+    lp_pixels_fn pixels;   /* NULL: none for these words */
     lp_convert_fn convert; /* NULL: bytes are moved, nothing is computed */
     lp_fused_fn fused;     /* NULL: none for these types */
     int converts;          /* when numbers are converted: the engine's BEFORE, AFTER or ALONE */

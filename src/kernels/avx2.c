@@ -23,6 +23,13 @@ static inline void stream_2(char *p, __m256i v) { _mm256_stream_si256((__m256i *
 static inline __m256i load_32(const char *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline void store_32(char *p, __m256i v) { _mm256_storeu_si256((__m256i *)p, v); }
 
+static inline void stream_halves(char *p, __m256i v) {
+    stream_1(p, _mm256_castsi256_si128(v));
+    stream_1(p + 16, _mm256_extracti128_si256(v, 1));
+}
+
+NETWORK(turn_4, __m256i, 4, _mm256_unpacklo_epi32, _mm256_unpackhi_epi32)
+
 /* Sixteen bytes in both lanes. */
 static inline __m256i both(const signed char *p) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
@@ -51,6 +58,8 @@ static inline __m256i both(const signed char *p) {
 #define LO2 _mm256_unpacklo_epi64
 #define HI2 _mm256_unpackhi_epi64
 #include "pixels_template.h"
+
+const lp_pixels_fn lp_pixels_avx2[LP_WORDS] = {pixels_run_8, pixels_run_16, pixels_run_32};
 
 /* Masks of the bytes whose number has a bit. */
 static const signed char with_bit_1[16] = {0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1, 0, -1};
@@ -366,6 +375,7 @@ static const lp_kernels table = {
     .fence = fence,
     .convert = lp_convert_avx2,
     .fused = lp_fused_avx2,
+    .pixels_run = lp_pixels_avx2,
 };
 const lp_kernels *const lp_kernels_avx2 = &table;
 #else

@@ -274,7 +274,7 @@ TRANSPOSE(4, 2)
 
 /* ---- all else ---- */
 
-_Static_assert(sizeof(lp_kernels) == 18 * sizeof(void *), "a new kernel has a row in the table below too");
+_Static_assert(sizeof(lp_kernels) == 19 * sizeof(void *), "a new kernel has a row in the table below too");
 
 #define AS_AVX2(name, member) \
     static void name(char *dst, const char *src, const lp_panel *p) { lp_kernels_avx2->member(dst, src, p); }
@@ -301,6 +301,7 @@ static const lp_kernels table = {
     .fence = fence,
     .convert = lp_convert_avx512,
     .fused = lp_fused_avx2,
+    .pixels_run = lp_pixels_avx2,
 };
 const lp_kernels *const lp_kernels_avx512 = &table;
 #else

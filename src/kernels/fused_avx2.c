@@ -1,6 +1,6 @@
 /* Panels whose numbers are converted in registers, between the load and the store: without the scratch in between,
- * which costs a second load, store and call for each tile (fp32 of 8 x 64 x 56 x 56 to fp16 NC1HWC0 0.4 to 0.6 of memcpy
- * with it, 0.9 to 1.5 without). */
+ * which costs a second load, store and call for each tile (fp32 of 8 x 64 x 56 x 56 to fp16 NC1HWC0 0.4 to 0.6 of
+ * memcpy with it, 0.9 to 1.5 without). */
 #include <stdint.h>
 #include <string.h>
 

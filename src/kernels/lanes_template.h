@@ -10,13 +10,14 @@
 #define LP_NAME(name) LP_JOIN(name, SUFFIX)
 #define L (16 / WORD_BYTES)
 #define COLS (LANES * L)
+#define MANY (COLS > 8)
 
 NETWORK(LP_NAME(turn), VECTOR, L, LO, HI)
 
 /* From loaded registers to rows [first, last); what no row needs the compiler leaves out, where these are constants. */
 static ALWAYS_INLINE void LP_NAME(network)(char *dst, ptrdiff_t dst_rs, VECTOR r[L], ptrdiff_t first, ptrdiff_t last) {
-    const lp_steps row = steps_of(dst_rs);
-    char *half[2] = {(char *)kept(dst), (char *)kept(dst + 8 * dst_rs)};
+    const lp_steps row = steps_of(dst_rs, MANY);
+    char *half[2] = {(char *)kept(dst, MANY), (char *)kept(dst + 8 * dst_rs, MANY)};
     LP_NAME(turn)(r);
     _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (i >= first && i < last)
         STORE(half[i / 8] + times(&row, i % 8), r[i]);
@@ -26,9 +27,9 @@ static ALWAYS_INLINE void LP_NAME(network)(char *dst, ptrdiff_t dst_rs, VECTOR r
  * words. */
 static ALWAYS_INLINE void LP_NAME(tile)(char *dst, ptrdiff_t dst_rs, const char *src, ptrdiff_t src_cs, ptrdiff_t valid,
                                         const char *fill, ptrdiff_t first, ptrdiff_t last) {
-    const lp_steps col = steps_of(src_cs);
+    const lp_steps col = steps_of(src_cs, MANY);
     const char *eighth[(COLS + 7) / 8];
-    _Pragma("GCC unroll 4") for (int k = 0; k < (COLS + 7) / 8; k++) eighth[k] = kept(src + 8 * k * src_cs);
+    _Pragma("GCC unroll 4") for (int k = 0; k < (COLS + 7) / 8; k++) eighth[k] = kept(src + 8 * k * src_cs, MANY);
     VECTOR r[L];
     _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {
         const char *p[LANES];
@@ -142,6 +143,7 @@ static void LP_NAME(few)(char *dst, const char *src, const lp_panel *p) {
     fill_rows(dst, p);
 }
 #endif
+#undef MANY
 #undef COLS
 #undef L
 #undef LP_NAME

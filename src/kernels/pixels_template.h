@@ -24,25 +24,31 @@ static const signed char LP_NAME(third)[3][16] = {LANE(THIRD, 0), LANE(THIRD, 1)
 /* The mask of the words of plane k in pixel vector j. */
 #define OF_PLANE(k, j) third[((k) - (j) * (N % 3) + 6) % 3]
 
-static void LP_NAME(weave3)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t n) {
+/* Steps of 2 N pixels from pixel i on as long as they fit. Returns where the next would begin. */
+static ALWAYS_INLINE ptrdiff_t LP_NAME(weave3_from)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t i,
+                                                    ptrdiff_t n, void (*put)(char *, __m256i)) {
     __m256i shuffle[3], third[3];
     for (int k = 0; k < 3; k++) shuffle[k] = both(LP_NAME(to)[k]), third[k] = both(LP_NAME(third)[k]);
-    for (ptrdiff_t i = 0; i + 2 * N <= n; i += 2 * N) {
-        for (;;) {
-            __m256i in[3], out[3];
-            for (int k = 0; k < 3; k++)
-                in[k] = _mm256_shuffle_epi8(load_32(src + k * plane + i * WORD_BYTES), shuffle[k]);
-            for (int j = 0; j < 3; j++)
-                out[j] = _mm256_blendv_epi8(_mm256_blendv_epi8(in[0], in[1], OF_PLANE(1, j)), in[2], OF_PLANE(2, j));
-            char *d = dst + 3 * i * WORD_BYTES;
-            store_32(d, _mm256_permute2x128_si256(out[0], out[1], 0x20));
-            store_32(d + 32, _mm256_permute2x128_si256(out[2], out[0], 0x30));
-            store_32(d + 64, _mm256_permute2x128_si256(out[1], out[2], 0x31));
-            if (i + 2 * N >= n || i + 4 * N <= n) break;
-            i = n - 2 * N; /* the last step overlaps the one before it */
-        }
+    for (; i + 2 * N <= n; i += 2 * N) {
+        __m256i in[3], out[3];
+        for (int k = 0; k < 3; k++) in[k] = _mm256_shuffle_epi8(load_32(src + k * plane + i * WORD_BYTES), shuffle[k]);
+        for (int j = 0; j < 3; j++)
+            out[j] = _mm256_blendv_epi8(_mm256_blendv_epi8(in[0], in[1], OF_PLANE(1, j)), in[2], OF_PLANE(2, j));
+        char *d = dst + 3 * i * WORD_BYTES;
+        put(d, _mm256_permute2x128_si256(out[0], out[1], 0x20));
+        put(d + 32, _mm256_permute2x128_si256(out[2], out[0], 0x30));
+        put(d + 64, _mm256_permute2x128_si256(out[1], out[2], 0x31));
     }
-    if (n < 2 * N) LP_NAME(interleave)(dst, src, plane, n, 3);
+    return i;
+}
+
+static void LP_NAME(weave3)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t n) {
+    if (n < 2 * N) {
+        LP_NAME(interleave)(dst, src, plane, n, 3);
+        return;
+    }
+    ptrdiff_t i = LP_NAME(weave3_from)(dst, src, plane, 0, n, store_2);
+    if (i < n) LP_NAME(weave3_from)(dst, src, plane, n - 2 * N, n, store_2); /* overlaps the step before it */
 }
 
 static void LP_NAME(unweave3)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t n) {
@@ -51,9 +57,11 @@ static void LP_NAME(unweave3)(char *dst, const char *src, ptrdiff_t plane, ptrdi
     for (ptrdiff_t i = 0; i + 2 * N <= n; i += 2 * N) {
         for (;;) {
             const char *s = src + 3 * i * WORD_BYTES;
-            __m256i v0 = load_32(s), v1 = load_32(s + 32), v2 = load_32(s + 64);
-            __m256i in[3] = {_mm256_permute2x128_si256(v0, v1, 0x30), _mm256_permute2x128_si256(v0, v2, 0x21),
-                             _mm256_permute2x128_si256(v1, v2, 0x30)};
+            __m256i in[3];
+            for (int j = 0; j < 3; j++) {
+                const char *p[2] = {s + 16 * j, s + 16 * j + 48};
+                in[j] = load_2(p);
+            }
             for (int k = 0; k < 3; k++) {
                 __m256i words =
                     _mm256_blendv_epi8(_mm256_blendv_epi8(in[0], in[1], OF_PLANE(k, 1)), in[2], OF_PLANE(k, 2));
@@ -66,30 +74,64 @@ static void LP_NAME(unweave3)(char *dst, const char *src, ptrdiff_t plane, ptrdi
     if (n < 2 * N) LP_NAME(deinterleave)(dst, src, plane, n, 3);
 }
 
-/* Pixels of four words from four planes, each anywhere. */
-static void LP_NAME(weave4)(char *dst, const char *const *plane, ptrdiff_t n) {
-    for (ptrdiff_t i = 0; i + 2 * N <= n; i += 2 * N) {
-        for (;;) {
-            ptrdiff_t at = i * WORD_BYTES;
-            __m256i a = load_32(plane[0] + at), b = load_32(plane[1] + at);
-            __m256i c = load_32(plane[2] + at), d = load_32(plane[3] + at);
-            __m256i ab = LO(a, b), cd = LO(c, d), ab_hi = HI(a, b), cd_hi = HI(c, d);
-            __m256i p0 = LO2(ab, cd), p1 = HI2(ab, cd), p2 = LO2(ab_hi, cd_hi), p3 = HI2(ab_hi, cd_hi);
-            char *out = dst + 4 * at;
-            store_32(out, _mm256_permute2x128_si256(p0, p1, 0x20));
-            store_32(out + 32, _mm256_permute2x128_si256(p2, p3, 0x20));
-            store_32(out + 64, _mm256_permute2x128_si256(p0, p1, 0x31));
-            store_32(out + 96, _mm256_permute2x128_si256(p2, p3, 0x31));
-            if (i + 2 * N >= n || i + 4 * N <= n) break;
-            i = n - 2 * N;
-        }
+/* Pixels of four words from four planes, each anywhere; as with three. */
+static ALWAYS_INLINE ptrdiff_t LP_NAME(weave4_from)(char *dst, const char *const *plane, ptrdiff_t i, ptrdiff_t n,
+                                                    void (*put)(char *, __m256i)) {
+    for (; i + 2 * N <= n; i += 2 * N) {
+        ptrdiff_t at = i * WORD_BYTES;
+        __m256i a = load_32(plane[0] + at), b = load_32(plane[1] + at);
+        __m256i c = load_32(plane[2] + at), d = load_32(plane[3] + at);
+        __m256i ab = LO(a, b), cd = LO(c, d), ab_hi = HI(a, b), cd_hi = HI(c, d);
+        __m256i p0 = LO2(ab, cd), p1 = HI2(ab, cd), p2 = LO2(ab_hi, cd_hi), p3 = HI2(ab_hi, cd_hi);
+        char *out = dst + 4 * at;
+        put(out, _mm256_permute2x128_si256(p0, p1, 0x20));
+        put(out + 32, _mm256_permute2x128_si256(p2, p3, 0x20));
+        put(out + 64, _mm256_permute2x128_si256(p0, p1, 0x31));
+        put(out + 96, _mm256_permute2x128_si256(p2, p3, 0x31));
     }
-    if (n < 2 * N) LP_NAME(gather4)(dst, plane, n);
+    return i;
+}
+
+static void LP_NAME(weave4)(char *dst, const char *const *plane, ptrdiff_t n) {
+    if (n < 2 * N) {
+        LP_NAME(gather4)(dst, plane, n);
+        return;
+    }
+    ptrdiff_t i = LP_NAME(weave4_from)(dst, plane, 0, n, store_2);
+    if (i < n) LP_NAME(weave4_from)(dst, plane, n - 2 * N, n, store_2);
+}
+
+/* Where byte b of a lane comes from when the words of a plane, in a lane of whole pixels, are put side by side. */
+#define TOGETHER(b, k) (((b) % 4 / WORD_BYTES * 4 + (b) / 4) * WORD_BYTES + (b) % WORD_BYTES + 0 * (k))
+static const signed char LP_NAME(together)[16] = LANE(TOGETHER, 0);
+
+/* Four planes from pixels of four words: a shuffle puts the words of each plane together, in 4 bytes of a lane, and
+ * these are transposed. */
+static ALWAYS_INLINE void LP_NAME(unweave4_step)(char *dst, const char *src, ptrdiff_t plane) {
+    __m256i r[4];
+    _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) {
+        const char *p[2] = {src + 16 * i, src + 16 * i + 64};
+        r[i] = load_2(p);
+        if (WORD_BYTES < 4) r[i] = _mm256_shuffle_epi8(r[i], both(LP_NAME(together)));
+    }
+    turn_4(r);
+    _Pragma("GCC unroll 4") for (int k = 0; k < 4; k++) store_32(dst + k * plane, r[k]);
+}
+
+static void LP_NAME(unweave4)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t n) {
+    if (n < 2 * N) {
+        LP_NAME(deinterleave)(dst, src, plane, n, 4);
+        return;
+    }
+    for (ptrdiff_t i = 0; i < n; i += 2 * N) {
+        if (i + 2 * N > n) i = n - 2 * N; /* overlaps the step before it */
+        LP_NAME(unweave4_step)(dst + i * WORD_BYTES, src + 4 * i * WORD_BYTES, plane);
+    }
 }
 
 /* One load, one merge with the padding and one or two stores a pixel. */
-static ALWAYS_INLINE void LP_NAME(spread_lanes)(char *dst, const char *dense, ptrdiff_t n, ptrdiff_t dst_rs, int bytes,
-                                                const char *fill) {
+static ALWAYS_INLINE void LP_NAME(spread_to)(char *dst, const char *dense, ptrdiff_t n, ptrdiff_t dst_rs, int bytes,
+                                             const char *fill, void (*put)(char *, __m256i)) {
     if (bytes == 16) {
         LP_NAME(spread)(dst, dense, n, dst_rs, 16, fill);
         return;
@@ -106,9 +148,26 @@ static ALWAYS_INLINE void LP_NAME(spread_lanes)(char *dst, const char *dense, pt
 #else
         __m128i words = _mm_loadu_si128((const __m128i *)dense);
 #endif
-        store_32(dst, _mm256_or_si256(low, _mm256_zextsi128_si256(words)));
-        if (bytes == 64) store_32(dst + 32, high);
+        put(dst, _mm256_or_si256(low, _mm256_zextsi128_si256(words)));
+        if (bytes == 64) put(dst + 32, high);
     }
+}
+
+static ALWAYS_INLINE void LP_NAME(spread_lanes)(char *dst, const char *dense, ptrdiff_t n, ptrdiff_t dst_rs, int bytes,
+                                                const char *fill) {
+    LP_NAME(spread_to)(dst, dense, n, dst_rs, bytes, fill, store_2);
+}
+
+/* The same past the caches, where pixels begin on halves of lines. */
+static ALWAYS_INLINE void LP_NAME(spread_past)(char *dst, const char *dense, ptrdiff_t n, ptrdiff_t dst_rs, int bytes,
+                                               const char *fill) {
+    LP_NAME(spread_to)(dst, dense, n, dst_rs, bytes, fill, stream_2);
+}
+
+/* The same where they begin on quarters. */
+static ALWAYS_INLINE void LP_NAME(spread_past_by_16)(char *dst, const char *dense, ptrdiff_t n, ptrdiff_t dst_rs,
+                                                     int bytes, const char *fill) {
+    LP_NAME(spread_to)(dst, dense, n, dst_rs, bytes, fill, stream_halves);
 }
 
 /* Panels of pixels of three or four words: whether this was one, and is done. */
@@ -123,12 +182,45 @@ static ALWAYS_INLINE int LP_NAME(pixels)(char *dst, const char *src, const lp_pa
         LP_NAME(weave4)(dst, plane, p->valid_rows);
     } else if (p->valid_rows == 3 && p->rows == 3 && p->valid_cols == p->cols && p->src_cs == three)
         LP_NAME(unweave3)(dst, src, p->dst_rs, p->valid_cols);
+    else if (p->valid_rows == 4 && p->rows == 4 && p->valid_cols == p->cols && p->src_cs == four)
+        LP_NAME(unweave4)(dst, src, p->dst_rs, p->valid_cols);
     else
         return 0;
     fill_rows(dst, p);
     return 1;
 }
 
+/* Pixels side by side, past the caches: those before the first that begins a line, and what is left of the last step,
+ * are stored as usual. Returns 0, and has done nothing, where it is another panel. */
+static int LP_NAME(pixels_run)(char *dst, const char *src, const lp_panel *p) {
+    const ptrdiff_t pixel = p->cols * WORD_BYTES, n = p->valid_rows;
+    ptrdiff_t head = 0, i;
+    if (p->planes != 1 || p->dst_rs != pixel || p->rows != n) return 0;
+    if (LP_NAME(pads)(p) && pixel >= 32 && ((uintptr_t)dst & 15) == 0) {
+        if ((uintptr_t)dst & 31)
+            LP_NAME(pad_with)(dst, src, p, LP_NAME(weave4), LP_NAME(spread_past_by_16));
+        else
+            LP_NAME(pad_with)(dst, src, p, LP_NAME(weave4), LP_NAME(spread_past));
+        return 1;
+    }
+    if (p->valid_cols != p->cols || (p->cols != 3 && p->cols != 4)) return 0;
+    while ((uintptr_t)(dst + head * pixel) & 63)
+        if (++head == 64) return 0;
+    if (n < head + 2 * N) return 0;
+    const char *plane[4] = {src, src + p->src_cs, src + 2 * p->src_cs, src + 3 * p->src_cs};
+    if (p->cols == 3) {
+        LP_NAME(weave3)(dst, src, p->src_cs, head);
+        i = LP_NAME(weave3_from)(dst, src, p->src_cs, head, n, stream_2);
+        if (i < n) LP_NAME(weave3_from)(dst, src, p->src_cs, n - 2 * N, n, store_2);
+    } else {
+        LP_NAME(weave4)(dst, plane, head);
+        i = LP_NAME(weave4_from)(dst, plane, head, n, stream_2);
+        if (i < n) LP_NAME(weave4_from)(dst, plane, n - 2 * N, n, store_2);
+    }
+    return 1;
+}
+
+#undef TOGETHER
 #undef OF_PLANE
 #undef LANE
 #undef THIRD

@@ -45,14 +45,16 @@ static ALWAYS_INLINE void LP_NAME(unweave9_step)(char *dst, ptrdiff_t dst_rs, co
     STEP(2, 7);
     STEP(4, 5);
     STEP(8, 1);
+    const lp_steps row = steps_of(dst_rs, 1);
     _Pragma("GCC unroll 9") for (int k = 0; k < 9; k++)
-        store_32(dst + k * dst_rs, _mm256_shuffle_epi8(u[k], both(LP_NAME(to_order)[k])));
+        store_32(dst + (k == 8 ? 8 * row.one : times(&row, k)), _mm256_shuffle_epi8(u[k], both(LP_NAME(to_order)[k])));
 }
 
 static ALWAYS_INLINE void LP_NAME(weave9_step)(char *dst, const char *src, ptrdiff_t src_cs) {
+    const lp_steps col = steps_of(src_cs, 1);
     __m256i u[9];
     _Pragma("GCC unroll 9") for (int k = 0; k < 9; k++) u[k] =
-        _mm256_shuffle_epi8(load_32(src + k * src_cs), both(LP_NAME(from_order)[k]));
+        _mm256_shuffle_epi8(load_32(src + (k == 8 ? 8 * col.one : times(&col, k))), both(LP_NAME(from_order)[k]));
     STEP(1, 1);
     STEP(2, 2);
     STEP(4, 4);

@@ -327,6 +327,21 @@ cdef void stream_run(
         r += box.scratch_rows
 
 
+cdef bint stream_pixels(
+    const lp_box *box, const job *j, sink *out, lp_panel *p, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t live_cols,
+    place at
+) noexcept nogil:
+    """The same without scratch, where the kernels can: whether that is done."""
+    p.planes, p.rows, p.cols = 1, rows, cols
+    p.valid_rows, p.valid_cols = rows, live_cols
+    if not box.pixels(j.dst + at.dst, j.src + at.src, p):
+        return False
+    if out.waiting:
+        sink_close(out)
+    out.next = NULL
+    return True
+
+
 cdef void flush_segment(char *dst, const char *data, ptrdiff_t size) noexcept nogil:
     """Store one piece of a row: whole lines past the caches, the ends as they are."""
     cdef ptrdiff_t head = min(<ptrdiff_t> (-<uintptr_t> dst & (LINE - 1)), size)
@@ -516,6 +531,8 @@ cdef void run_panel(
         if not live_planes:
             live_rows = 0
         if box.scratch_run and p.dst_rs == cols * p.width:
+            if box.pixels != NULL and live_rows == rows and stream_pixels(box, j, out, &p, rows, cols, live_cols, at):
+                return
             stream_run(box, j, out, &p, rows, cols, live_rows, live_cols, at)
             return
         if not box.scratch_run:
@@ -770,7 +787,7 @@ cdef class Program:
         box.scratch_cols = tiling.scratch_cols
         box.gather, box.scatter = tiling.gather, tiling.scatter
         box.converts, box.by_row, box.src_width = 0, tiling.by_row, width
-        box.convert, box.fused = NULL, NULL
+        box.convert, box.fused, box.pixels = NULL, NULL, NULL
         if cast is not None:
             box.converts = ("", "before", "after", "alone").index(tiling.converts)
             box.src_width = cast.src_width
@@ -793,6 +810,8 @@ cdef class Program:
             box.kernel = self.kernels.strided_any
         elif panel.kernel == "transpose":
             box.kernel, box.line = self.kernels.transpose[log2], self.kernels.strided[log2]
+            if tiling.scratch_run and self.kernels.pixels_run != NULL:
+                box.pixels = self.kernels.pixels_run[log2]
         else:
             box.kernel = self.kernels.strided[log2]
         return 0

@@ -31,6 +31,8 @@ cdef extern from "layoutpack/kernels.h" nogil:
 
     ctypedef int (*lp_fused_fn)(char *dst, const char *src, const lp_panel *p, const lp_factors *f) noexcept nogil
 
+    ctypedef int (*lp_pixels_fn)(char *dst, const char *src, const lp_panel *p) noexcept nogil
+
     ctypedef struct lp_kernels:
         const char *isa
         lp_panel_fn copy
@@ -42,6 +44,7 @@ cdef extern from "layoutpack/kernels.h" nogil:
         void (*fence)() noexcept nogil
         const lp_convert_fn (*convert)[3]
         const lp_fused_fn (*fused)[3]
+        const lp_pixels_fn *pixels_run
 
     void lp_prefetch(const char *src, ptrdiff_t stride, ptrdiff_t n, ptrdiff_t size)
     const lp_kernels *lp_kernels_built(int i)
@@ -78,6 +81,7 @@ cdef extern from "layoutpack/plan.h" nogil:
         int streams
         lp_convert_fn convert
         lp_fused_fn fused
+        lp_pixels_fn pixels
         int converts, by_row
         ptrdiff_t src_width
         ptrdiff_t factor_rs, factor_cs

@@ -614,9 +614,11 @@ def _box(
         own = own[:-1]
     loops = (*shared, *own)
     if cast:
-        panel, tiling = choose_cast(loops, choose_panel(loops, cast.src_width, width, False), cast, width, bool(streams))
+        panel = choose_panel(loops, cast.src_width, width, False)
+        panel, tiling = choose_cast(loops, panel, cast, width, bool(streams))
     else:
-        panel, tiling = choose_tiling(loops, choose_panel(loops, width, width, bool(streams)), width, streams)
+        panel = choose_panel(loops, width, width, bool(streams))
+        panel, tiling = choose_tiling(loops, panel, width, streams)
     return Box(*offsets, tuple(own), width, panel, tiling)
 
 

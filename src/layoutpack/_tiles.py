@@ -100,6 +100,8 @@ _TILE = 64  # words on either side of a panel's tile
 _TILE_WORDS = 4096  # words of a tile where one side is shorter: 8 KiB of 2-byte words, a quarter of a first-level cache
 _LONG_TILE = 32768  # the same where the source's lines are long, which the processor then prefetches: 4096, 8192 and
 # 32768 words 0.83, 0.92, 1.0 (fp16 to NHWC, 64 channels), 0.38, 0.49, 0.66 (200 channels), 0.65, 1.3, 1.5 (fp32 1000^2)
+_PIXEL = 4  # rows, so few that the source is one stream and the output so many: 1365 columns of three bytes, no whole
+# lines, 0.72, 1344 columns 0.81, 10922 columns 0.92
 _SPAN = 256 << 20  # bytes of output from end to end of a chunk: a first touch, of huge pages too, stays below 0.1 s
 _COPY_TILE = 32768  # bytes of runs that are copied together, so that lines shared by neighbouring runs are met once
 
@@ -184,7 +186,7 @@ def choose_panel(loops: Sequence[Loop], src_width: int, width: int, streams: boo
 
 
 def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool | None) -> tuple[Panel, Tiling]:
-    """The tiling; and the panel again, for which planes may have been found. `streams`: None leaves it to the tiling."""
+    """The tiling; and the panel again, for which planes may have been found. `streams` None leaves that to it."""
     rows, cols = (loops[i].extent if i >= 0 else 1 for i in (panel.row, panel.col))
     padded = any(loop.valid != loop.extent for loop in loops)
     pitch = loops[panel.row].dst if panel.row >= 0 else 0
@@ -200,7 +202,11 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
     col_tile = max(min(cols, _TILE), _TILE_WORDS // max(min(rows, _TILE), 1))
     row_tile = max(_TILE, _TILE_WORDS // max(min(cols, col_tile), 1))
     small = rows <= row_tile and cols <= col_tile
-    row_tile = max(row_tile, _LONG_TILE // max(min(cols, col_tile), 1))
+    if rows <= _PIXEL:
+        col_tile = max(col_tile, _LONG_TILE // rows)
+    # Whole lines, so that tiles after the first begin on lines where that does.
+    col_tile = max(col_tile // _TILE * _TILE, min(cols, _TILE))
+    row_tile = max(max(row_tile, _LONG_TILE // max(min(cols, col_tile), 1)) // _TILE, 1) * _TILE
     if panel.kernel == "strided" and panel.row >= 0 and abs(loops[panel.row].src) > abs(loops[panel.col].src) > 0:
         return panel, Tiling(max(rows, 1), max(cols, 1))  # the same order on both sides again
     mirrored = panel.kernel == "transpose" and loops[panel.col].src == -rows * width and rows * width < 16
@@ -333,7 +339,8 @@ def chunk_steps(loops: Sequence[Loop], panel: Panel, tiling: Tiling, size: int, 
     ordered = panel.plane in shared and panel.row in shared and abs(loops[panel.plane].src) > abs(loops[panel.row].src)
     outer = (panel.plane,) if tiling.plane_tile or (panel.kernel == "copy" and ordered) else ()
     around = [i for i in (*(outer if tiling.plane_tile else ()), *panel.nest, *outer) if i in shared]
-    divisible = (panel.row,) if tiling.scratch_run else (panel.row, panel.col)  # rows that lie side by side stay so
+    # Rows that lie side by side stay so, and planes.
+    divisible = (panel.row,) if tiling.scratch_run or tiling.plane_tile else (panel.row, panel.col)
     inside = [i for i in divisible if i in shared]
     if panel.kernel != "copy":  # whose runs are cut last
         inside.sort(key=lambda i: -loops[i].extent)

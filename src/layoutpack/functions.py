@@ -477,7 +477,7 @@ class Plan:
         groups = conversion.groups(dense_strides(conversion.src_shape, conversion.itemsize), conversion.strides)
         chunks = sum(group.chunks for group in groups)
         streams = any(box.tiling.streams for group in groups for box in group.boxes)
-        threads = min(thread_number(conversion.nbytes, None), max(chunks, 1))
+        threads = min(thread_number(conversion.nbytes, None, chunks), max(chunks, 1))
         return (
             f"{conversion}: {conversion.nbytes} bytes of {self.dtype}, {threads} thread{'s' * (threads > 1)}\n"
             f"instruction set {_engine.isa_chosen()}, {'' if streams else 'no '}streaming stores\n"

@@ -188,7 +188,8 @@ def _pack_sequence(
         return target
     programs = {s: one.program(s, target.strides, one.zeros) for s in {array.strides for array in arrays}}
     each = [programs[array.strides] for array in arrays]
-    _engine.run_many(each, target, target.strides[axis], arrays, thread_number(nbytes, threads), factors)
+    number = thread_number(nbytes, threads, sum(program.chunks for program in each))
+    _engine.run_many(each, target, target.strides[axis], arrays, number, factors)
     return target
 
 

@@ -103,15 +103,17 @@ static void convert(const lp_panel *p, ptrdiff_t src_offset, ptrdiff_t dst_offse
     const struct span in = span(words, (ptrdiff_t[3]){p->src_ps, p->src_rs, p->src_cs}, p->width);
     const struct span out = span(places, (ptrdiff_t[3]){p->dst_ps, p->dst_rs, p->dst_cs}, p->width);
     if (in.size > MAX_BYTES || out.size > MAX_BYTES) return;
-    void *memory[3];
+    void *memory[4];
     char *low = allocate(in.size, src_offset, &memory[0]);
     char *expected = allocate(out.size, dst_offset, &memory[1]), *actual = allocate(out.size, dst_offset, &memory[2]);
+    allocate(out.size, dst_offset, &memory[3]); /* what is there when a kernel does nothing */
     for (ptrdiff_t i = 0; i < in.size; i++) low[i] = (char)(i * 31 + i / 251);
     naive(expected - out.low, low - in.low, p);
     poison_gaps(low - in.low, low, in.size, p);
 
     int log2 = 0;
     while (log2 < LP_WORDS && 1 << log2 != p->width) log2++;
+    const int transposed = log2 < LP_WORDS && p->src_rs == p->width && p->dst_cs == p->width;
     for (int i = 0; lp_kernels_built(i); i++) {
         const lp_kernels *set = lp_kernels_built(i);
         const struct {
@@ -119,8 +121,7 @@ static void convert(const lp_panel *p, ptrdiff_t src_offset, ptrdiff_t dst_offse
             lp_panel_fn run;
         } able[] = {
             {"copy", p->src_cs == p->width && p->dst_cs == p->width ? set->copy : NULL},
-            {"transpose",
-             log2 < LP_WORDS && p->src_rs == p->width && p->dst_cs == p->width ? set->transpose[log2] : NULL},
+            {"transpose", transposed ? set->transpose[log2] : NULL},
             {"strided", log2 < LP_WORDS ? set->strided[log2] : NULL},
             {"strided_any", set->strided_any},
         };
@@ -131,9 +132,14 @@ static void convert(const lp_panel *p, ptrdiff_t src_offset, ptrdiff_t dst_offse
             able[k].run(actual - out.low, low - in.low, p);
             if (memcmp(memory[1], memory[2], (size_t)(dst_offset + out.size))) complain(set->isa, able[k].name, p);
         }
+        if (!transposed || !set->pixels_run || !set->pixels_run[log2]) continue;
+        memset(memory[2], CANARY, (size_t)(dst_offset + out.size));
+        int done = set->pixels_run[log2](actual - out.low, low - in.low, p);
+        if (memcmp(memory[done ? 1 : 3], memory[2], (size_t)(dst_offset + out.size)))
+            complain(set->isa, "pixels_run", p);
     }
     ASAN_UNPOISON_MEMORY_REGION(low, (size_t)in.size);
-    for (int i = 0; i < 3; i++) free(memory[i]);
+    for (int i = 0; i < 4; i++) free(memory[i]);
 }
 
 enum { COPY, TRANSPOSE, STRIDED, STYLES };
