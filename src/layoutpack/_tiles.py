@@ -97,11 +97,11 @@ class Tiling(NamedTuple):
 LINE = 64  # bytes
 
 _TILE = 64  # words on either side of a panel's tile
-_TILE_WORDS = 4096  # words of a tile where one side is shorter: 8 KiB of 2-byte words, a quarter of a first-level cache
-_LONG_TILE = 32768  # the same where the source's lines are long, which the processor then prefetches: 4096, 8192 and
-# 32768 words 0.83, 0.92, 1.0 (fp16 to NHWC, 64 channels), 0.38, 0.49, 0.66 (200 channels), 0.65, 1.3, 1.5 (fp32 1000^2)
-_PIXEL = 4  # rows, so few that the source is one stream and the output so many: 1365 columns of three bytes, no whole
-# lines, 0.72, 1344 columns 0.81, 10922 columns 0.92
+_TILE_WORDS = 32768  # of a tile where a side is shorter: its lines are then long, and the processor prefetches them.
+# 4096, 16384 and 32768 words (fp16 unless it says more): 0.83, 0.92, 1.0 (NHWC with 64 channels), 0.80, 0.92, 0.94
+# (NC1HWC0 back), 0.62, 0.83, 0.85 (NHWC back), fp32 with 200 channels 0.58, 1.24, 1.1, with 2048 0.36, 0.44, 0.48, 1000
+# x 1000 0.52, 0.86, 0.87; uint8 NHWC back with three channels 0.81, 0.88, 0.92, where tiles of no whole lines lose 0.1.
+# Past the caches, where they are made in scratch, 64 columns at a time (_TILE) stay the best: more lose up to 0.25.
 _SPAN = 256 << 20  # bytes of output from end to end of a chunk: a first touch, of huge pages too, stays below 0.1 s
 _COPY_TILE = 32768  # bytes of runs that are copied together, so that lines shared by neighbouring runs are met once
 
@@ -199,14 +199,10 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
         if panel.plane < 0 or abs(loops[panel.plane].src) > abs(loops[panel.row].src):
             return panel, Tiling(max(rows, 1), max(cols, 1))  # both sides go on in the same order
         return panel, Tiling(max(_COPY_TILE // max(planes * cols * width, 1), 16), max(cols, 1))
-    col_tile = max(min(cols, _TILE), _TILE_WORDS // max(min(rows, _TILE), 1))
-    row_tile = max(_TILE, _TILE_WORDS // max(min(cols, col_tile), 1))
+    # Of whole lines, so that all tiles begin on lines where the first does.
+    col_tile = max(min(cols, _TILE), _TILE_WORDS // max(min(rows, _TILE), 1) // _TILE * _TILE)
+    row_tile = max(_TILE, _TILE_WORDS // max(min(cols, col_tile), 1) // _TILE * _TILE)
     small = rows <= row_tile and cols <= col_tile
-    if rows <= _PIXEL:
-        col_tile = max(col_tile, _LONG_TILE // rows)
-    # Whole lines, so that tiles after the first begin on lines where that does.
-    col_tile = max(col_tile // _TILE * _TILE, min(cols, _TILE))
-    row_tile = max(max(row_tile, _LONG_TILE // max(min(cols, col_tile), 1)) // _TILE, 1) * _TILE
     if panel.kernel == "strided" and panel.row >= 0 and abs(loops[panel.row].src) > abs(loops[panel.col].src) > 0:
         return panel, Tiling(max(rows, 1), max(cols, 1))  # the same order on both sides again
     mirrored = panel.kernel == "transpose" and loops[panel.col].src == -rows * width and rows * width < 16
@@ -244,7 +240,7 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
             if width >= 4 and cols > _FEW_LINES:
                 block = max(min(_LONG_LINE // width, _LONG_RUN // pitch // 16 * 16), 16)
                 ahead = 0
-            run = Tiling(row_tile, col_tile, streams=True, scratch_rows=block, scratch_run=True, scratch_cols=col_tile)
+            run = Tiling(row_tile, col_tile, streams=True, scratch_rows=block, scratch_run=True, scratch_cols=_TILE)
             return panel, run._replace(ahead=ahead)
         if LINE % width == 0 and cols * width >= 512 and pitch >= 512:
             block = min(rows, _ROWS)
