@@ -35,6 +35,20 @@ static inline __m256i both(const signed char *p) {
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
 }
 
+/* Up to where 16-byte loads may run that begin at a word of plane k: the last word of the panel, where no step from
+ * word to word is longer than a page of memory, since then every page in between holds a word. */
+static const char *readable_end(const char *src, ptrdiff_t k, const lp_panel *p) {
+    ptrdiff_t run = p->valid_rows * p->width, size = (p->valid_cols - 1) * p->src_cs + run;
+    if (p->src_cs <= 0 || p->src_cs > 4096 || p->valid_cols == 0) return src;
+    int near = p->src_ps >= size && p->src_ps - size + run <= 4096;
+    return src + size + (near ? (p->planes - 1 - k) * p->src_ps : 0);
+}
+
+/* Ask for the first plane of a later call that lies as far ahead as this one of this call. */
+static inline void prefetch_ahead(const char *src, const lp_panel *p) {
+    if (p->ahead) lp_prefetch(src + p->ahead, 64, 1, p->valid_rows * p->valid_cols * p->width);
+}
+
 #define WORD_BYTES 1
 #define SUFFIX 8
 #define LO _mm256_unpacklo_epi8
@@ -203,38 +217,36 @@ static void copy_lanes_planes(char *dst, const char *src, const lp_panel *p) {
 #define HI _mm256_unpackhi_epi64
 #include "lanes_template.h"
 
-/* Up to where 16-byte loads may run that begin at a word of plane k: the last word of the panel, where no step from
- * word to word is longer than a page of memory, since then every page in between holds a word. */
-static const char *readable_end(const char *src, ptrdiff_t k, const lp_panel *p) {
-    ptrdiff_t run = p->valid_rows * p->width, size = (p->valid_cols - 1) * p->src_cs + run;
-    if (p->src_cs <= 0 || p->src_cs > 4096 || p->valid_cols == 0) return src;
-    int near = p->src_ps >= size && p->src_ps - size + run <= 4096;
-    return src + size + (near ? (p->planes - 1 - k) * p->src_ps : 0);
-}
-
-/* The widest network that the panel has room for. What is smaller, and pixels of 4 words, which the compiler turns into
- * shuffles by itself, go to the portable kernels. */
+/* The widest network that the panel has room for. What is smaller goes to the portable kernels. What is to be done is
+ * decided once for all planes, and functions of their own do it: of blocks of 3 x 3 or 5 x 5 weights to decide and to
+ * save registers for each took as long as to move them. */
 #define TRANSPOSE(bits)                                                                                         \
-    static void transpose_lanes_##bits(char *dst, const char *src, const lp_panel *p, const char *end) {        \
+    static void transpose_lanes_##bits(char *dst, const char *src, const lp_panel *p) {                         \
         const ptrdiff_t lane = 128 / bits, pixel = p->valid_rows * (bits / 8), row = p->cols * (bits / 8);      \
         int narrow = p->valid_rows < lane && (p->src_cs < pixel || (p->src_cs == pixel && p->valid_rows <= 4)); \
         int few = p->cols > 4 && p->cols < lane && p->valid_cols == p->cols && p->valid_rows >= lane;           \
-        if (pixels_##bits(dst, src, p) || nines_##bits(dst, src, p)) return;                                    \
+        if (nines_##bits(dst, src, p) || pixels_##bits##_planes(dst, src, p)) return;                           \
         if (few && p->dst_rs == row)                                                                            \
-            few_##bits##x1(dst, src, p);                                                                        \
+            few_##bits##x1_planes(dst, src, p);                                                                 \
         else if (p->cols < lane || narrow || p->valid_rows == 0)                                                \
-            transpose_##bits(dst, src, p);                                                                      \
+            transpose_##bits##_planes(dst, src, p);                                                             \
         else if (p->cols < 2 * lane)                                                                            \
-            panel_##bits##x1(dst, src, p, end);                                                                 \
+            panel_##bits##x1(dst, src, p);                                                                      \
         else                                                                                                    \
-            panel_##bits##x2(dst, src, p, end);                                                                 \
-    }                                                                                                           \
-    static void transpose_lanes_##bits##_planes(char *dst, const char *src, const lp_panel *p) {                \
-        for (ptrdiff_t k = 0; k < p->planes; k++, dst += p->dst_ps, src += p->src_ps) {                         \
-            if (p->ahead) lp_prefetch(src + p->ahead, 64, 1, p->valid_rows * p->valid_cols * p->width);         \
-            transpose_lanes_##bits(dst, src, p, readable_end(src, k, p));                                       \
-        }                                                                                                       \
+            panel_##bits##x2(dst, src, p);                                                                      \
     }
+#define EACH_PLANE(bits)                                                                         \
+    PLANES(transpose_##bits)                                                                     \
+    PLANES(few_##bits##x1)                                                                       \
+    static int pixels_##bits##_planes(char *dst, const char *src, const lp_panel *p) {           \
+        ptrdiff_t k = 0;                                                                         \
+        while (k < p->planes && pixels_##bits(dst + k * p->dst_ps, src + k * p->src_ps, p)) k++; \
+        return k > 0;                                                                            \
+    }
+EACH_PLANE(8)
+EACH_PLANE(16)
+EACH_PLANE(32)
+EACH_PLANE(64)
 TRANSPOSE(8)
 TRANSPOSE(16)
 TRANSPOSE(32)
@@ -366,8 +378,7 @@ static void fence(void) { _mm_sfence(); }
 static const lp_kernels table = {
     .isa = "avx2",
     .copy = copy_lanes_planes,
-    .transpose = {transpose_lanes_8_planes, transpose_lanes_16_planes, transpose_lanes_32_planes,
-                  transpose_lanes_64_planes, transpose_128_planes},
+    .transpose = {transpose_lanes_8, transpose_lanes_16, transpose_lanes_32, transpose_lanes_64, transpose_128_planes},
     .strided = {strided_8_planes, strided_16_planes, strided_32_planes, strided_64_planes, strided_128_planes},
     .strided_any = strided_any_planes,
     .copy_run = copy_run,

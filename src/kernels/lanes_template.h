@@ -93,30 +93,33 @@ static ALWAYS_INLINE void LP_NAME(narrow)(char *dst, ptrdiff_t dst_rs, const cha
     LP_NAME(network)(dst, dst_rs, r, 0, rows);
 }
 
-/* A panel of at least COLS columns, and either L valid rows or source lines that go forward. `end`: up to where loads
- * may run. */
-static void LP_NAME(panel)(char *dst, const char *src, const lp_panel *p, const char *end) {
+/* Planes of at least COLS columns, and either L valid rows or source lines that go forward. */
+static NOINLINE void LP_NAME(panel)(char *dst, const char *src, const lp_panel *p) {
     const ptrdiff_t pair = 2 * COLS, rows = p->valid_rows;
-    ptrdiff_t c = 0;
-    if (rows >= L)
-        for (; c + pair <= p->valid_cols; c += pair)
-            LP_NAME(strip)(dst + c * WORD_BYTES, p->dst_rs, src + c * p->src_cs, p->src_cs, rows, COLS, p->fill, 2);
-    else if (rows == 3)
-        for (; c + COLS <= p->valid_cols; c += COLS)
-            LP_NAME(narrow)(dst + c * WORD_BYTES, p->dst_rs, src + c * p->src_cs, p->src_cs, 3, COLS, p->fill, end);
-    for (; c < p->cols; c += COLS) {
-        if (c + COLS > p->cols) c = p->cols - COLS; /* overlaps the strip before it */
-        char *d = dst + c * WORD_BYTES;
-        ptrdiff_t valid = p->valid_cols - c;
-        const char *s = valid > 0 ? src + c * p->src_cs : src;
-        if (rows < L)
-            LP_NAME(narrow)(d, p->dst_rs, s, p->src_cs, rows, valid, p->fill, end);
-        else if (valid >= COLS)
-            LP_NAME(strip)(d, p->dst_rs, s, p->src_cs, rows, COLS, p->fill, 1);
-        else
-            LP_NAME(padded_strip)(d, p->dst_rs, s, p->src_cs, rows, valid, p->fill);
+    for (ptrdiff_t k = 0; k < p->planes; k++, dst += p->dst_ps, src += p->src_ps) {
+        const char *end = readable_end(src, k, p);
+        ptrdiff_t c = 0;
+        prefetch_ahead(src, p);
+        if (rows >= L)
+            for (; c + pair <= p->valid_cols; c += pair)
+                LP_NAME(strip)(dst + c * WORD_BYTES, p->dst_rs, src + c * p->src_cs, p->src_cs, rows, COLS, p->fill, 2);
+        else if (rows == 3)
+            for (; c + COLS <= p->valid_cols; c += COLS)
+                LP_NAME(narrow)(dst + c * WORD_BYTES, p->dst_rs, src + c * p->src_cs, p->src_cs, 3, COLS, p->fill, end);
+        for (; c < p->cols; c += COLS) {
+            if (c + COLS > p->cols) c = p->cols - COLS; /* overlaps the strip before it */
+            char *d = dst + c * WORD_BYTES;
+            ptrdiff_t valid = p->valid_cols - c;
+            const char *s = valid > 0 ? src + c * p->src_cs : src;
+            if (rows < L)
+                LP_NAME(narrow)(d, p->dst_rs, s, p->src_cs, rows, valid, p->fill, end);
+            else if (valid >= COLS)
+                LP_NAME(strip)(d, p->dst_rs, s, p->src_cs, rows, COLS, p->fill, 1);
+            else
+                LP_NAME(padded_strip)(d, p->dst_rs, s, p->src_cs, rows, valid, p->fill);
+        }
+        if (rows < p->rows) fill_rows(dst, p);
     }
-    fill_rows(dst, p);
 }
 #if LANES == 1
 /* Fewer columns than a lane, side by side in the output, and at least L rows: rows are stored as whole lanes, one after

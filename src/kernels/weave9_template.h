@@ -68,21 +68,37 @@ static ALWAYS_INLINE void LP_NAME(weave9_step)(char *dst, const char *src, ptrdi
 
 /* Panels of nine rows from dense pixels, or of nine columns to dense pixels, with 2 N pixels at least: whether this was
  * one, and is done. The last step overlaps the one before it. */
-static ALWAYS_INLINE int LP_NAME(nines)(char *dst, const char *src, const lp_panel *p) {
+static NOINLINE void LP_NAME(unweave9)(char *dst, const char *src, const lp_panel *p) {
     const ptrdiff_t pixel = 9 * WORD_BYTES, step = 2 * N;
-    if (p->valid_rows == 9 && p->src_cs == pixel && p->valid_cols == p->cols && p->cols >= step) {
+    for (ptrdiff_t k = 0; k < p->planes; k++, dst += p->dst_ps, src += p->src_ps) {
+        prefetch_ahead(src, p);
         for (ptrdiff_t c = 0; c < p->cols; c += step) {
             if (c + step > p->cols) c = p->cols - step;
             LP_NAME(unweave9_step)(dst + c * WORD_BYTES, p->dst_rs, src + c * pixel);
         }
-    } else if (p->valid_cols == 9 && p->cols == 9 && p->dst_rs == pixel && p->valid_rows >= step) {
+        if (p->rows > 9) fill_rows(dst, p);
+    }
+}
+
+static NOINLINE void LP_NAME(weave9)(char *dst, const char *src, const lp_panel *p) {
+    const ptrdiff_t pixel = 9 * WORD_BYTES, step = 2 * N;
+    for (ptrdiff_t k = 0; k < p->planes; k++, dst += p->dst_ps, src += p->src_ps) {
         for (ptrdiff_t r = 0; r < p->valid_rows; r += step) {
             if (r + step > p->valid_rows) r = p->valid_rows - step;
             LP_NAME(weave9_step)(dst + r * pixel, src + r * WORD_BYTES, p->src_cs);
         }
-    } else
+        if (p->valid_rows < p->rows) fill_rows(dst, p);
+    }
+}
+
+static int LP_NAME(nines)(char *dst, const char *src, const lp_panel *p) {
+    const ptrdiff_t pixel = 9 * WORD_BYTES, step = 2 * N;
+    if (p->valid_rows == 9 && p->src_cs == pixel && p->valid_cols == p->cols && p->cols >= step)
+        LP_NAME(unweave9)(dst, src, p);
+    else if (p->valid_cols == 9 && p->cols == 9 && p->dst_rs == pixel && p->valid_rows >= step)
+        LP_NAME(weave9)(dst, src, p);
+    else
         return 0;
-    fill_rows(dst, p);
     return 1;
 }
 
