@@ -9,6 +9,8 @@ from libc.string cimport memcmp
 
 import numpy as np
 
+from layoutpack import _threads
+
 cnp.import_array()
 
 ALIGNMENT = 64
@@ -25,18 +27,23 @@ cdef enum:
 cdef class Call:
     """A call that was checked and ran: what decided about it, and what it ran."""
 
-    cdef readonly object conversion
-    cdef readonly object program
-    cdef readonly object factors
-    cdef readonly cnp.dtype result
+    cdef object program
+    cdef object factors
+    cdef ptrdiff_t chunks
     cdef tuple arguments
     cdef cnp.dtype dtype
+    cdef cnp.dtype result
+    # Of the array that a call makes.
+    cdef tuple shape
+    cdef tuple strides
+    cdef object nbytes
     cdef int src_rank, dst_rank
     cdef ptrdiff_t src[2 * RECALL_RANK]
     cdef ptrdiff_t dst[2 * RECALL_RANK]
 
 
 cdef list calls = [None] * RECALL_SLOTS
+cdef int _MAX_THREADS = _threads.MAX_THREADS
 
 
 cdef void describe(cnp.ndarray a, ptrdiff_t *shape) noexcept:
@@ -88,11 +95,7 @@ cdef Py_ssize_t slot_of(cnp.ndarray x, tuple arguments) noexcept:
     return (h ^ h >> 6 ^ h >> 12) % RECALL_SLOTS
 
 
-def recall(x, out, tuple arguments not None):
-    """The `Call` remembered for such arrays and arguments, or None: then everything has to be checked.
-
-    A service asks for the same conversion again and again, and checking takes 5 us: as long as moving 200 KB.
-    """
+cdef Call find(x, out, tuple arguments):
     if not cnp.PyArray_CheckExact(x) or not (out is None or cnp.PyArray_CheckExact(out)):
         return None
     cdef Call call = calls[slot_of(x, arguments)]
@@ -103,6 +106,25 @@ def recall(x, out, tuple arguments not None):
     if not fits(out, call.result, call.dst_rank, call.dst) or not cnp.PyArray_ISWRITEABLE(out) or not disjoint(x, out):
         return None
     return call
+
+
+def recall(x, out, tuple arguments not None, threads):
+    """The result of such a call where it was made before, or None: then everything has to be checked.
+
+    A service asks for the same conversion again and again, and checking takes 5 us: as long as moving 200 KB.
+    """
+    cdef Call call = find(x, out, arguments)
+    if call is None:
+        return None
+    cdef object number = 1
+    if threads is not None and not (type(threads) is int and 0 < threads <= _MAX_THREADS):
+        threads = _threads.as_thread_count(threads)
+    if call.chunks > 1:
+        number = _threads.thread_number(call.nbytes, threads, call.chunks)
+    if out is None:
+        out = empty(call.shape, call.result, call.strides, call.nbytes)
+    call.program.run(out, x, number, call.factors)
+    return out
 
 
 def remember(
@@ -118,7 +140,9 @@ def remember(
         return
     if x.ndim > RECALL_RANK or (not fresh and y.ndim > RECALL_RANK):
         return
-    call.conversion, call.program, call.arguments, call.factors = conversion, program, arguments, factors
+    call.program, call.arguments, call.factors = program, arguments, factors
+    call.chunks = program.chunks
+    call.shape, call.strides, call.nbytes = conversion.shape, conversion.strides, conversion.nbytes
     call.dtype, call.result = x.dtype, y.dtype
     call.src_rank = x.ndim
     describe(x, call.src)

@@ -151,7 +151,7 @@ class Conversion:
     def run(self, src: Array, dst: Array, fill: bytes, threads: int | None, factors: Factors | None = None) -> None:
         """Fill `dst`, which was checked, from `src`."""
         program = self.program(src.strides, dst.strides, fill)
-        program.run(dst, src, thread_number(self.nbytes, threads, program.chunks), factors)
+        program.run(dst, src, _threads.thread_number(self.nbytes, threads, program.chunks), factors)
 
     def run_by_numpy(
         self,
@@ -183,20 +183,10 @@ class Conversion:
             part, out = numpy_cast(src[src_index]), dst[dst_index]
             groups = _plan.plan_groups(axes, part.strides, out.strides, self.itemsize, _MIN_CHUNK_BYTES, cast=self.cast)
             program = _engine.Program(groups, fill, cast=self.cast)
-            program.run(out, part, thread_number(out.nbytes, threads, program.chunks), factors)
+            program.run(out, part, _threads.thread_number(out.nbytes, threads, program.chunks), factors)
 
     def __repr__(self) -> str:
         return f"{self.name} for {self.src_shape}"
-
-
-def thread_number(nbytes: int, threads: int | None, chunks: int) -> int:
-    if threads == 1 or chunks == 1:  # to ask for the CPUs costs a microsecond
-        return 1
-    if threads is None:
-        if nbytes < _threads.SERIAL_BYTES:
-            return 1
-        threads = min(_threads.thread_count().number, nbytes // _threads.BYTES_PER_THREAD)
-    return _threads.usable(threads)
 
 
 def _split_blocks(
@@ -258,9 +248,9 @@ def convert(
     `known_as`: the arguments under which a caller wants to `recall` this call itself.
     """
     arguments = known_as or (src, dst, shape, channels, groups, c0, n0, m0, fill, dtype, casting, scale, bias, copy)
-    call = _border.recall(x, out, arguments)
-    if call is not None:
-        return call_again(call, typing.cast(Array, x), typing.cast(Array | None, out), threads)
+    known = _border.recall(x, out, arguments, threads)
+    if known is not None:
+        return known
     source = as_input(x, name)
     if type(src) is not str:
         src = as_format(src)
@@ -343,17 +333,6 @@ def convert(
         program = conversion.program(source.strides, target.strides, padding)
         _border.remember(source, target, out is None, arguments, conversion, program, factors)
     return target
-
-
-def call_again(call: _border.Call, x: Array, out: Array | None, threads: int | None) -> Array:
-    """Run a remembered call for arrays that fit it."""
-    conversion = call.conversion
-    if threads is not None:
-        threads = _threads.as_thread_count(threads)
-    if out is None:
-        out = _border.empty(conversion.shape, call.result, conversion.strides, conversion.nbytes)
-    call.program.run(out, x, thread_number(conversion.nbytes, threads, call.program.chunks), call.factors)
-    return out
 
 
 def _lasts(argument: object) -> bool:

@@ -169,6 +169,17 @@ def thread_count() -> ThreadCount:
     return ThreadCount(cpus, "CPU affinity")
 
 
+def thread_number(nbytes: int, threads: int | None, chunks: int) -> int:
+    """How many threads a conversion gets that writes so many bytes in so many chunks."""
+    if threads == 1 or chunks == 1:  # to ask for the CPUs costs a microsecond
+        return 1
+    if threads is None:
+        if nbytes < SERIAL_BYTES:
+            return 1
+        threads = min(thread_count().number, nbytes // BYTES_PER_THREAD)
+    return usable(threads)
+
+
 def usable(threads: int) -> int:
     """The part of a wish for threads that makes sense: no more than CPUs, since more was measured to lose."""
     return min(threads, affinity())

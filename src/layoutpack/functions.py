@@ -28,11 +28,9 @@ from layoutpack._conversion import (
     as_blocks,
     as_channels,
     as_ufunc,
-    call_again,
     check_groups,
     conversion_for,
     convert,
-    thread_number,
 )
 from layoutpack.formats import FORMATS, Format, as_format, as_shape
 
@@ -433,9 +431,9 @@ class Plan:
         """
         conversion = self._conversion
         arguments = ("plan", conversion, self._fill)
-        call = _border.recall(x, out, arguments)
-        if call is not None:
-            return call_again(call, cast(Array, x), cast(Array | None, out), threads)
+        known = _border.recall(x, out, arguments, threads)
+        if known is not None:
+            return known
         source = as_input(x, "plan")
         if source.shape != conversion.src_shape:
             raise ValueError(f"plan: made for {conversion}, got an input of shape {source.shape}")
@@ -477,7 +475,7 @@ class Plan:
         groups = conversion.groups(dense_strides(conversion.src_shape, conversion.itemsize), conversion.strides)
         chunks = sum(group.chunks for group in groups)
         streams = any(box.tiling.streams for group in groups for box in group.boxes)
-        threads = min(thread_number(conversion.nbytes, None, chunks), max(chunks, 1))
+        threads = min(_threads.thread_number(conversion.nbytes, None, chunks), max(chunks, 1))
         return (
             f"{conversion}: {conversion.nbytes} bytes of {self.dtype}, {threads} thread{'s' * (threads > 1)}\n"
             f"instruction set {_engine.isa_chosen()}, {'' if streams else 'no '}streaming stores\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -16,10 +16,8 @@ from layoutpack._conversion import (
     FormatLike,
     Out,
     as_blocks,
-    call_again,
     conversion_for,
     convert,
-    thread_number,
 )
 from layoutpack._numbers import RESULTS, as_factors, cast_steps, check_scaled, number_type
 from layoutpack.formats import Format, as_format
@@ -114,9 +112,9 @@ def pack_images(
     """
     lasting = (tuple(values) if isinstance(values, list) else values for values in (mean, std))
     arguments = (_NAME, dst, src, dtype, scale, *lasting, reverse_channels, c0)
-    call = _border.recall(images, out, arguments)
-    if call is not None:
-        return call_again(call, cast(Array, images), cast(Array | None, out), threads)
+    known = _border.recall(images, out, arguments, threads)
+    if known is not None:
+        return known
     if sorted(src) != ["C", "H", "W"]:
         raise ValueError(f"{_NAME}: src must be an order of H, W and C, got {src!r}")
     scale_and_bias = _scale_and_bias(scale, mean, std)
@@ -188,7 +186,7 @@ def _pack_sequence(
         return target
     programs = {s: one.program(s, target.strides, one.zeros) for s in {array.strides for array in arrays}}
     each = [programs[array.strides] for array in arrays]
-    number = thread_number(nbytes, threads, sum(program.chunks for program in each))
+    number = _threads.thread_number(nbytes, threads, sum(program.chunks for program in each))
     _engine.run_many(each, target, target.strides[axis], arrays, number, factors)
     return target
 
