@@ -29,6 +29,7 @@ WAYS = [
     ("through scratch", "NC1HWC0", "NHWC", (1, 512, 9, 11), ["u1", "u2", "u4"], True),
     ("through scratch", "NC1HWC0", "NHWC", (1, 64, 9, 11), ["u1", "u2", "u4"], True),
     ("through scratch", "NHWC", "NCHW", (2, 3, 40, 56), ["u1", "u2", "u4"], True),
+    ("through scratch", "NHWC", "NCHW", (2, 4, 40, 64), ["u1", "u2", "u4", "u8"], True),
     ("through scratch", "NCHW", "NHWC", (2, 3, 40, 33), ["u1", "u2", "u4", "u8"], True),
     ("through scratch", "NCHW", "NHWC", (2, 4, 40, 33), ["u1", "u2", "u4", "u8"], True),
     ("through scratch", "NCHW", "NHWC", (1, 3, 5, 7), ["u1", "u2", "u4"], True),
@@ -254,14 +255,20 @@ def test_long_rows_of_bytes_off_the_lines():
 
 
 @each_isa
-@pytest.mark.parametrize(("channels", "dst"), [(3, "NHWC"), (4, "NHWC"), (3, "NC1HWC0"), (1, "NC1HWC0")])
+@pytest.mark.parametrize(
+    ("channels", "src", "dst"),
+    [
+        *[(3, "NCHW", "NHWC"), (4, "NCHW", "NHWC"), (3, "NCHW", "NC1HWC0"), (1, "NCHW", "NC1HWC0")],
+        *[(3, "NHWC", "NCHW"), (4, "NHWC", "NCHW")],
+    ],
+)
 @pytest.mark.parametrize("dtype", ["u1", "u2", "u4"])
-def test_pixels_from_every_byte_of_a_line(channels, dst, dtype, isa):
-    """Past the caches; of a length that leaves a part of a step, and of one too short for the way to a line."""
-    for pixels in (40, 331):
-        stored = filled((1, channels, 1, pixels), dtype)
-        plan = lp.plan("NCHW", dst, stored.shape, dtype, streaming=True, **({"fill": 77} if dst != "NHWC" else {}))
-        expected = reference.pack(stored, dst, "NCHW", c0=lp.default_c0(dtype), fill=77)
+def test_pixels_from_every_byte_of_a_line(channels, src, dst, dtype, isa):
+    """Past the caches; of a length that leaves a part of a step, of whole lines, and too short for the way to one."""
+    for pixels in (40, 331, 576):
+        stored = filled((1, channels, 1, pixels) if src == "NCHW" else (1, 1, pixels, channels), dtype)
+        plan = lp.plan(src, dst, stored.shape, dtype, streaming=True, **({"fill": 77} if "0" in dst else {}))
+        expected = reference.pack(stored, dst, src, c0=lp.default_c0(dtype), fill=77)
         for offset in range(64):
             out, buffer, (start, stop) = at_offset(expected.shape, dtype, offset)
             run(plan, isa, stored, out)

@@ -63,8 +63,8 @@ typedef struct {
  * done nothing, where another way is better. */
 typedef int (*lp_fused_fn)(char *dst, const char *src, const lp_panel *p, const lp_factors *f);
 
-/* transpose past the caches, of planes to pixels of a few words that lie side by side in the output. Returns 0, and has
- * done nothing, where another way is better. */
+/* transpose past the caches without scratch, of planes to pixels of a few words that lie side by side in the output, or
+ * back. Returns 0, and has done nothing, where another way is better. */
 typedef int (*lp_pixels_fn)(char *dst, const char *src, const lp_panel *p);
 
 /* log2 of the word sizes that have kernels of their own: 1, 2, 4, 8 and 16 bytes. */

@@ -331,7 +331,7 @@ cdef bint stream_pixels(
     const lp_box *box, const job *j, sink *out, lp_panel *p, ptrdiff_t rows, ptrdiff_t cols, ptrdiff_t live_cols,
     place at
 ) noexcept nogil:
-    """The same without scratch, where the kernels can: whether that is done."""
+    """A panel of pixels without scratch, where the kernels can: whether that is done."""
     p.planes, p.rows, p.cols = 1, rows, cols
     p.valid_rows, p.valid_cols = rows, live_cols
     if not box.pixels(j.dst + at.dst, j.src + at.src, p):
@@ -530,9 +530,9 @@ cdef void run_panel(
     if box.scratch_rows:
         if not live_planes:
             live_rows = 0
+        if box.pixels != NULL and live_rows == rows and stream_pixels(box, j, out, &p, rows, cols, live_cols, at):
+            return
         if box.scratch_run and p.dst_rs == cols * p.width:
-            if box.pixels != NULL and live_rows == rows and stream_pixels(box, j, out, &p, rows, cols, live_cols, at):
-                return
             stream_run(box, j, out, &p, rows, cols, live_rows, live_cols, at)
             return
         if not box.scratch_run:
@@ -810,7 +810,7 @@ cdef class Program:
             box.kernel = self.kernels.strided_any
         elif panel.kernel == "transpose":
             box.kernel, box.line = self.kernels.transpose[log2], self.kernels.strided[log2]
-            if tiling.scratch_run and self.kernels.pixels_run != NULL:
+            if tiling.scratch_rows and self.kernels.pixels_run != NULL:
                 box.pixels = self.kernels.pixels_run[log2]
         else:
             box.kernel = self.kernels.strided[log2]
