@@ -17,7 +17,7 @@ NETWORK(LP_NAME(turn), VECTOR, L, LO, HI)
 /* From loaded registers to rows [first, last); what no row needs the compiler leaves out, where these are constants. */
 static ALWAYS_INLINE void LP_NAME(network)(char *dst, ptrdiff_t dst_rs, VECTOR r[L], ptrdiff_t first, ptrdiff_t last) {
     const lp_steps row = steps_of(dst_rs, MANY);
-    char *half[2] = {(char *)kept(dst, MANY), (char *)kept(dst + 8 * dst_rs, MANY)};
+    char *half[2] = {(char *)kept(dst, MANY), (char *)kept(L > 8 ? dst + 8 * dst_rs : dst, MANY)};
     LP_NAME(turn)(r);
     _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) if (i >= first && i < last)
         STORE(half[i / 8] + times(&row, i % 8), r[i]);
@@ -29,7 +29,8 @@ static ALWAYS_INLINE void LP_NAME(tile)(char *dst, ptrdiff_t dst_rs, const char 
                                         const char *fill, ptrdiff_t first, ptrdiff_t last) {
     const lp_steps col = steps_of(src_cs, MANY);
     const char *eighth[(COLS + 7) / 8];
-    _Pragma("GCC unroll 4") for (int k = 0; k < (COLS + 7) / 8; k++) eighth[k] = kept(src + 8 * k * src_cs, MANY);
+    _Pragma("GCC unroll 4") for (int k = 0; k < (COLS + 7) / 8; k++) eighth[k] =
+        kept(8 * k < valid ? src + 8 * k * src_cs : fill, MANY);
     VECTOR r[L];
     _Pragma("GCC unroll 16") for (int i = 0; i < L; i++) {
         const char *p[LANES];

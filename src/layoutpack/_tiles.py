@@ -216,10 +216,12 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
         # As in FRACTAL_Z: blocks that lie side by side in the input, or in the output, which matters past the caches.
         read = [i for i in panel.nest if loops[i].src == rows * width]
         written = [i for i in panel.nest if loops[i].dst == cols * width and not padded]
-        size = math.prod(loop.extent for loop in loops) * width
-        if not streams and (rows <= _FEW_ROWS or (pitch % _ALIAS and size < _SCATTERED)):
+        many = rows > _FEW_ROWS
+        past = streams is True or (
+            streams is None and many and math.prod(loop.extent for loop in loops) * width >= _SCATTERED
+        )
+        if not past and not (many and pitch % _ALIAS == 0):
             written = []
-        streams = size >= _SCATTERED if streams is None and written else streams
         for plane in (*read, *written):
             number = _PLANES_READ
             if plane in written:
@@ -231,8 +233,7 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
                 scatter = plane in written
                 panel = _with_plane(panel, plane)
                 ahead = abs(loops[panel.nest[-1]].src) if streams and scatter and panel.nest else 0
-                blocks = Tiling(rows, cols, number, streams=bool(streams and scatter), scatter=scatter, ahead=ahead)
-                return panel, blocks
+                return panel, Tiling(rows, cols, number, streams=scatter and past, scatter=scatter, ahead=ahead)
     if streams and panel.kernel == "transpose":
         if pitch == cols * width and (pitch <= _RUN_PITCH or (pitch % LINE and pitch <= 8 * _RUN_PITCH)):
             block = max(_RUN // pitch, 32 // width if pitch <= _RUN_PITCH else 16, 16) // 16 * 16
