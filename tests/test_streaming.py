@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import layoutpack as lp
 from guard import assert_same
+from programs import run_python
 
 # Pairs and shapes (N, C, H, W) that take every way of the engine: rows side by side, long rows on and off a line, runs
 # of a block, pixels of three words, padding, planes of odd sizes.
@@ -89,3 +90,10 @@ def test_the_choice_is_told():
         assert auto.explain() == (on if 2 * auto.nbytes >= threshold else off).explain()
     with pytest.raises(TypeError, match="streaming"):
         lp.plan("NCHW", "NC1HWC0", (1, 64, 56, 56), "f2", streaming="yes")
+
+
+@pytest.mark.parametrize("text", ["-1", "1.5", "x"])
+def test_a_threshold_that_is_no_number_of_bytes(text):
+    code = "import warnings; warnings.simplefilter('error'); import layoutpack"
+    done = run_python(code, LAYOUTPACK_STREAMING_THRESHOLD=text)
+    assert f"LAYOUTPACK_STREAMING_THRESHOLD={text!r} is not a number of bytes" in done.stderr

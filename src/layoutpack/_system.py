@@ -25,7 +25,10 @@ def streaming_threshold() -> int:
     text = os.environ.get("LAYOUTPACK_STREAMING_THRESHOLD", "").strip()
     if text:
         try:
-            return max(int(text), 0)
+            number = int(text)
         except ValueError:
-            warnings.warn(f"LAYOUTPACK_STREAMING_THRESHOLD={text!r} is not a number and is ignored", stacklevel=2)
+            number = -1
+        if number >= 0:
+            return number
+        warnings.warn(f"LAYOUTPACK_STREAMING_THRESHOLD={text!r} is not a number of bytes and is ignored", stacklevel=2)
     return max(cache_sizes().values(), default=32 << 20) // 3

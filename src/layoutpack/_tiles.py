@@ -216,10 +216,8 @@ def choose_tiling(loops: Sequence[Loop], panel: Panel, width: int, streams: bool
         # As in FRACTAL_Z: blocks that lie side by side in the input, or in the output, which matters past the caches.
         read = [i for i in panel.nest if loops[i].src == rows * width]
         written = [i for i in panel.nest if loops[i].dst == cols * width and not padded]
-        many = rows > _FEW_ROWS
-        past = streams is True or (
-            streams is None and many and math.prod(loop.extent for loop in loops) * width >= _SCATTERED
-        )
+        many, size = rows > _FEW_ROWS, math.prod(loop.extent for loop in loops) * width
+        past = streams is True or (streams is None and many and size >= _SCATTERED)
         if not past and not (many and pitch % _ALIAS == 0):
             written = []
         for plane in (*read, *written):
