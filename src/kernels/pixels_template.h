@@ -24,6 +24,25 @@ static const signed char LP_NAME(third)[3][16] = {LANE(THIRD, 0), LANE(THIRD, 1)
 /* The mask of the words of plane k in pixel vector j. */
 #define OF_PLANE(k, j) third[((k) - (j) * (N % 3) + 6) % 3]
 
+/* What the functions that take steps are made into: `n` pixels, of which the last step overlaps the one before it or,
+ * of less than a step, `few` makes them; and the same past the caches from pixel `head` on, which begins a line. */
+#define EVEN_PLANES const char *src, ptrdiff_t plane
+#define ANY_PLANES const char *const *plane
+#define ALL_STEPS(name, few, source, ...)                                              \
+    static void LP_NAME(name)(char *dst, source, ptrdiff_t n) {                        \
+        if (n < 2 * N) {                                                               \
+            few;                                                                       \
+            return;                                                                    \
+        }                                                                              \
+        ptrdiff_t i = LP_NAME(name##_from)(dst, __VA_ARGS__, 0, n, store_2);           \
+        if (i < n) LP_NAME(name##_from)(dst, __VA_ARGS__, n - 2 * N, n, store_2);      \
+    }                                                                                  \
+    static void LP_NAME(name##_past)(char *dst, source, ptrdiff_t head, ptrdiff_t n) { \
+        LP_NAME(name)(dst, __VA_ARGS__, head);                                         \
+        ptrdiff_t i = LP_NAME(name##_from)(dst, __VA_ARGS__, head, n, stream_2);       \
+        if (i < n) LP_NAME(name##_from)(dst, __VA_ARGS__, n - 2 * N, n, store_2);      \
+    }
+
 /* Steps of 2 N pixels from pixel i on as long as they fit. Returns where the next would begin. */
 static ALWAYS_INLINE ptrdiff_t LP_NAME(weave3_from)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t i,
                                                     ptrdiff_t n, void (*put)(char *, __m256i)) {
@@ -42,14 +61,7 @@ static ALWAYS_INLINE ptrdiff_t LP_NAME(weave3_from)(char *dst, const char *src, 
     return i;
 }
 
-static void LP_NAME(weave3)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t n) {
-    if (n < 2 * N) {
-        LP_NAME(interleave)(dst, src, plane, n, 3);
-        return;
-    }
-    ptrdiff_t i = LP_NAME(weave3_from)(dst, src, plane, 0, n, store_2);
-    if (i < n) LP_NAME(weave3_from)(dst, src, plane, n - 2 * N, n, store_2); /* overlaps the step before it */
-}
+ALL_STEPS(weave3, LP_NAME(interleave)(dst, src, plane, n, 3), EVEN_PLANES, src, plane)
 
 static ALWAYS_INLINE ptrdiff_t LP_NAME(unweave3_from)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t i,
                                                       ptrdiff_t n, void (*put)(char *, __m256i)) {
@@ -70,14 +82,7 @@ static ALWAYS_INLINE ptrdiff_t LP_NAME(unweave3_from)(char *dst, const char *src
     return i;
 }
 
-static void LP_NAME(unweave3)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t n) {
-    if (n < 2 * N) {
-        LP_NAME(deinterleave)(dst, src, plane, n, 3);
-        return;
-    }
-    ptrdiff_t i = LP_NAME(unweave3_from)(dst, src, plane, 0, n, store_2);
-    if (i < n) LP_NAME(unweave3_from)(dst, src, plane, n - 2 * N, n, store_2);
-}
+ALL_STEPS(unweave3, LP_NAME(deinterleave)(dst, src, plane, n, 3), EVEN_PLANES, src, plane)
 
 /* Pixels of four words from four planes, each anywhere; as with three. */
 static ALWAYS_INLINE ptrdiff_t LP_NAME(weave4_from)(char *dst, const char *const *plane, ptrdiff_t i, ptrdiff_t n,
@@ -97,14 +102,7 @@ static ALWAYS_INLINE ptrdiff_t LP_NAME(weave4_from)(char *dst, const char *const
     return i;
 }
 
-static void LP_NAME(weave4)(char *dst, const char *const *plane, ptrdiff_t n) {
-    if (n < 2 * N) {
-        LP_NAME(gather4)(dst, plane, n);
-        return;
-    }
-    ptrdiff_t i = LP_NAME(weave4_from)(dst, plane, 0, n, store_2);
-    if (i < n) LP_NAME(weave4_from)(dst, plane, n - 2 * N, n, store_2);
-}
+ALL_STEPS(weave4, LP_NAME(gather4)(dst, plane, n), ANY_PLANES, plane)
 
 /* Where byte b of a lane comes from when the words of a plane, in a lane of whole pixels, are put side by side. */
 #define TOGETHER(b, k) (((b) % 4 / WORD_BYTES * 4 + (b) / 4) * WORD_BYTES + (b) % WORD_BYTES + 0 * (k))
@@ -127,14 +125,7 @@ static ALWAYS_INLINE ptrdiff_t LP_NAME(unweave4_from)(char *dst, const char *src
     return i;
 }
 
-static void LP_NAME(unweave4)(char *dst, const char *src, ptrdiff_t plane, ptrdiff_t n) {
-    if (n < 2 * N) {
-        LP_NAME(deinterleave)(dst, src, plane, n, 4);
-        return;
-    }
-    ptrdiff_t i = LP_NAME(unweave4_from)(dst, src, plane, 0, n, store_2);
-    if (i < n) LP_NAME(unweave4_from)(dst, src, plane, n - 2 * N, n, store_2);
-}
+ALL_STEPS(unweave4, LP_NAME(deinterleave)(dst, src, plane, n, 4), EVEN_PLANES, src, plane)
 
 /* One load, one merge with the padding and one or two stores a pixel. */
 static ALWAYS_INLINE void LP_NAME(spread_to)(char *dst, const char *dense, ptrdiff_t n, ptrdiff_t dst_rs, int bytes,
@@ -201,18 +192,12 @@ static ALWAYS_INLINE int LP_NAME(pixels)(char *dst, const char *src, const lp_pa
  * so and 1.1 by way of scratch; bytes 1.8 instead of 0.8. */
 static int LP_NAME(planes_run)(char *dst, const char *src, const lp_panel *p) {
     const ptrdiff_t n = p->valid_cols, off = (ptrdiff_t)((uintptr_t)dst & 63), head = off ? (64 - off) / WORD_BYTES : 0;
-    ptrdiff_t i;
     if (WORD_BYTES > 2 || off % WORD_BYTES || p->dst_rs % 64 || p->cols != n || p->valid_rows != p->rows) return 0;
     if ((p->rows != 3 && p->rows != 4) || p->src_cs != p->rows * WORD_BYTES || n < head + 2 * N) return 0;
-    if (p->rows == 3) {
-        LP_NAME(unweave3)(dst, src, p->dst_rs, head);
-        i = LP_NAME(unweave3_from)(dst, src, p->dst_rs, head, n, stream_2);
-        if (i < n) LP_NAME(unweave3_from)(dst, src, p->dst_rs, n - 2 * N, n, store_2);
-    } else {
-        LP_NAME(unweave4)(dst, src, p->dst_rs, head);
-        i = LP_NAME(unweave4_from)(dst, src, p->dst_rs, head, n, stream_2);
-        if (i < n) LP_NAME(unweave4_from)(dst, src, p->dst_rs, n - 2 * N, n, store_2);
-    }
+    if (p->rows == 3)
+        LP_NAME(unweave3_past)(dst, src, p->dst_rs, head, n);
+    else
+        LP_NAME(unweave4_past)(dst, src, p->dst_rs, head, n);
     return 1;
 }
 
@@ -220,7 +205,7 @@ static int LP_NAME(planes_run)(char *dst, const char *src, const lp_panel *p) {
  * are stored as usual. Returns 0, and has done nothing, where it is another panel. */
 static int LP_NAME(pixels_run)(char *dst, const char *src, const lp_panel *p) {
     const ptrdiff_t pixel = p->cols * WORD_BYTES, n = p->valid_rows;
-    ptrdiff_t head = 0, i;
+    ptrdiff_t head = 0;
     if (p->planes != 1) return 0;
     if (LP_NAME(planes_run)(dst, src, p)) return 1;
     if (p->dst_rs != pixel || p->rows != n) return 0;
@@ -236,19 +221,17 @@ static int LP_NAME(pixels_run)(char *dst, const char *src, const lp_panel *p) {
         if (++head == 64) return 0;
     if (n < head + 2 * N) return 0;
     const char *plane[4] = {src, src + p->src_cs, src + 2 * p->src_cs, src + 3 * p->src_cs};
-    if (p->cols == 3) {
-        LP_NAME(weave3)(dst, src, p->src_cs, head);
-        i = LP_NAME(weave3_from)(dst, src, p->src_cs, head, n, stream_2);
-        if (i < n) LP_NAME(weave3_from)(dst, src, p->src_cs, n - 2 * N, n, store_2);
-    } else {
-        LP_NAME(weave4)(dst, plane, head);
-        i = LP_NAME(weave4_from)(dst, plane, head, n, stream_2);
-        if (i < n) LP_NAME(weave4_from)(dst, plane, n - 2 * N, n, store_2);
-    }
+    if (p->cols == 3)
+        LP_NAME(weave3_past)(dst, src, p->src_cs, head, n);
+    else
+        LP_NAME(weave4_past)(dst, plane, head, n);
     return 1;
 }
 
 #undef TOGETHER
+#undef ALL_STEPS
+#undef ANY_PLANES
+#undef EVEN_PLANES
 #undef OF_PLANE
 #undef LANE
 #undef THIRD
