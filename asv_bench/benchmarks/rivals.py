@@ -119,9 +119,11 @@ def crop(shape):
 
 
 def reference(x, m):
-    """The result, by NumPy."""
-    whole = np.zeros(m.padded, x.dtype)
-    whole[crop(m.inp)] = x
+    """The result, as users write it in NumPy."""
+    whole = x
+    if m.padded != m.inp:
+        whole = np.zeros(m.padded, x.dtype)
+        whole[crop(m.inp)] = x
     return np.ascontiguousarray(whole.reshape(m.split).transpose(m.perm).reshape(m.merged)[crop(m.out)])
 
 
@@ -373,3 +375,10 @@ class Run:
         if library == "layoutpack":
             raise AssertionError(f"{self.case}: wrong result")
         return None
+
+    def make_fresh(self):
+        """layoutpack and NumPy as users write them, on one thread: every call makes a new result."""
+        return {
+            "layoutpack": run_layoutpack(self.case, self.moves, self.x, None, 1),
+            "numpy": lambda: reference(self.x, self.moves),
+        }

@@ -38,6 +38,28 @@ static void LP_NAME(every_second)(char *restrict dst, const char *restrict src, 
     LP_NAME(line)(dst, src, n, 2 * WORD_BYTES);
 }
 
+static void LP_NAME(every_third)(char *restrict dst, const char *restrict src, ptrdiff_t n) {
+    LP_NAME(line)(dst, src, n, 3 * WORD_BYTES);
+}
+
+static void LP_NAME(every_fourth)(char *restrict dst, const char *restrict src, ptrdiff_t n) {
+    LP_NAME(line)(dst, src, n, 4 * WORD_BYTES);
+}
+
+/* A line by the best of these. */
+static ALWAYS_INLINE void LP_NAME(any_line)(char *restrict dst, const char *restrict src, ptrdiff_t n, ptrdiff_t step) {
+    if (step == -WORD_BYTES)
+        LP_NAME(reverse)(dst, src, n);
+    else if (step == 2 * WORD_BYTES)
+        LP_NAME(every_second)(dst, src, n);
+    else if (step == 3 * WORD_BYTES)
+        LP_NAME(every_third)(dst, src, n);
+    else if (step == 4 * WORD_BYTES)
+        LP_NAME(every_fourth)(dst, src, n);
+    else
+        LP_NAME(line)(dst, src, n, step);
+}
+
 /* Short rows, whose length is better a constant. */
 static ALWAYS_INLINE void LP_NAME(short_rows)(char *dst, const char *src, const lp_panel *p, int n) {
     ptrdiff_t dst_rs = p->dst_rs, src_rs = p->src_rs, step = p->src_cs;
@@ -45,9 +67,37 @@ static ALWAYS_INLINE void LP_NAME(short_rows)(char *dst, const char *src, const 
         for (int c = 0; c < n; c++) LP_NAME(move)(dst + c * WORD_BYTES, src + c * step);
 }
 
+/* Padded rows of up to four words: these side by side first, then as rows of bytes. */
+static void LP_NAME(strided_pads)(char *dst, const char *src, const lp_panel *p) {
+    enum { ROWS = 512 / WORD_BYTES };
+    char dense[4 * ROWS * WORD_BYTES];
+    lp_panel q = *p, r = *p;
+    q.dst_rs = r.src_rs = p->valid_cols * WORD_BYTES;
+    r.src_cs = WORD_BYTES;
+    q.cols = p->valid_cols;
+    for (ptrdiff_t at = 0; at < p->valid_rows; at += ROWS) {
+        q.rows = q.valid_rows = r.rows = r.valid_rows = p->valid_rows - at < ROWS ? p->valid_rows - at : ROWS;
+        if (p->src_rs == q.cols * p->src_cs)
+            LP_NAME(any_line)(dense, src + at * p->src_rs, q.rows * q.cols, p->src_cs);
+        else if (q.cols == 3)
+            LP_NAME(short_rows)(dense, src + at * p->src_rs, &q, 3);
+        else
+            for (ptrdiff_t i = 0; i < q.rows; i++)
+                LP_NAME(line)(dense + i * q.dst_rs, src + (at + i) * p->src_rs, q.cols, p->src_cs);
+        copy(dst + at * p->dst_rs, dense, &r);
+    }
+    fill_rows(dst, p);
+}
+
 static void LP_NAME(strided)(char *dst, const char *src, const lp_panel *p) {
-    ptrdiff_t n = p->valid_cols, step = p->src_cs;
-    if (p->dst_cs == WORD_BYTES && n == 3)
+    ptrdiff_t n = p->valid_cols, step = p->src_cs, row = p->cols * WORD_BYTES;
+    if (p->dst_cs == WORD_BYTES && n < p->cols && n && n <= 4 && (row == 32 || row == 64)) {
+        LP_NAME(strided_pads)(dst, src, p);
+        return;
+    }
+    if (p->dst_cs == WORD_BYTES && n == p->cols && p->dst_rs == row && p->src_rs == n * step)
+        LP_NAME(any_line)(dst, src, p->valid_rows * n, step); /* all rows are one line */
+    else if (p->dst_cs == WORD_BYTES && n == 3)
         LP_NAME(short_rows)(dst, src, p, 3);
     else if (p->dst_cs == WORD_BYTES && n == 4)
         LP_NAME(short_rows)(dst, src, p, 4);
@@ -55,14 +105,10 @@ static void LP_NAME(strided)(char *dst, const char *src, const lp_panel *p) {
         for (ptrdiff_t r = 0; r < p->valid_rows; r++) {
             char *d = dst + r * p->dst_rs;
             const char *s = src + r * p->src_rs;
-            if (p->dst_cs != WORD_BYTES)
-                for (ptrdiff_t c = 0; c < n; c++) LP_NAME(move)(d + c * p->dst_cs, s + c * step);
-            else if (step == -WORD_BYTES)
-                LP_NAME(reverse)(d, s, n);
-            else if (step == 2 * WORD_BYTES)
-                LP_NAME(every_second)(d, s, n);
+            if (p->dst_cs == WORD_BYTES)
+                LP_NAME(any_line)(d, s, n, step);
             else
-                LP_NAME(line)(d, s, n, step);
+                for (ptrdiff_t c = 0; c < n; c++) LP_NAME(move)(d + c * p->dst_cs, s + c * step);
         }
     fill_rest(dst, p);
 }

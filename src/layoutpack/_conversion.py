@@ -45,9 +45,10 @@ _CHUNKS_PER_CPU = 8
 _SLICE_BYTES = 1024 * 1024  # of an input that NumPy casts at a time: it stays in a second-level cache
 _CPUS = _threads.affinity()
 
-# Bytes of input and output from which stores bypass the caches. At 13 of 32 MB streaming was 1.5 to 2 times faster with
-# one thread and even with two (Zen 3, shared with others; on a Zen 4 it cost a fifth there); at 6 MB it loses, and the
-# output is still in the cache when the caller comes to use it.
+# Bytes of input and output from which stores bypass the caches. At 13 of 32 MB streaming takes 1.2 to 1.9 times as long
+# (Zen 3; only NHWC to NCHW and FRACTAL_NZ, which write pieces of many lines, gain by it when neighbours on the machine
+# fill the cache), at 16 MB it is even, at 20 MB it gains up to twice. Below, the output is still in the cache when the
+# caller comes to use it.
 STREAMING_THRESHOLD = _system.streaming_threshold()
 
 

@@ -526,13 +526,14 @@ def _group(
             shared += [loop for loop in found[0].loops if loop.valid == loop.extent]
             found = [found[0]._replace(loops=tuple(loop for loop in found[0].loops if loop.valid != loop.extent))]
         parts.append(found)
-    offsets, shared = merge_loops(shared)
+    widths = cast.src_width if cast else itemsize, itemsize
+    offsets, shared = merge_loops(shared, widths)
     width = itemsize
     if shared and not cast and _widens(shared[-1], width):
         width *= shared.pop().extent
     boxes = []
     for combination in itertools.product(*parts):
-        (src, dst, factor), loops = merge_loops([loop for s in combination for loop in s.loops])
+        (src, dst, factor), loops = merge_loops([loop for s in combination for loop in s.loops], widths)
         src += sum(s.src for s in combination)
         dst += sum(s.dst for s in combination)
         factor += sum(s.factor for s in combination)
@@ -557,7 +558,7 @@ def _cut_boxes(group: Group, chunk_bytes: int, streams: bool | None, cast: Cast 
     parts = []
     for box, size in zip(group.boxes, sizes, strict=True):
         for (src_at, dst_at, factor_at), cut in cut_loops(box.loops, size, chunk_bytes):
-            (src, dst, factor), own = merge_loops(cut)
+            (src, dst, factor), own = merge_loops(cut, (cast.src_width if cast else box.width, box.width))
             src += box.src_offset + src_at
             dst += box.dst_offset + dst_at
             factor += box.factor_offset + factor_at
@@ -565,18 +566,21 @@ def _cut_boxes(group: Group, chunk_bytes: int, streams: bool | None, cast: Cast 
     return parts
 
 
-def merge_loops(loops: Iterable[Loop]) -> tuple[Offsets, list[Loop]]:
+def merge_loops(loops: Iterable[Loop], widths: tuple[int, int]) -> tuple[Offsets, list[Loop]]:
     """Offsets and the fewest loops that do the same, by falling destination stride.
 
-    A loop of one iteration vanishes; a loop that walks the output backwards is turned round; a loop that goes on where
-    the next inner one ends is merged with it.
+    A loop of one iteration vanishes; a loop that goes on where the next inner one ends is merged with it. Every loop
+    goes forward in the output, but for the one whose words are neighbours in the input alone: kernels want it to go
+    forward there (channels the other way round, BGR to planes, then move as fast as those in order). `widths` are those
+    of a word of input and output.
     """
     src_offset = dst_offset = factor_offset = 0
     live = []
     for loop in loops:
         if loop.extent == loop.valid == 1:
             continue
-        if loop.dst < 0 and loop.valid == loop.extent:
+        across = abs(loop.src) == widths[0] and abs(loop.dst) != widths[1]
+        if (loop.src if across else loop.dst) < 0 and loop.valid == loop.extent:
             src_offset += (loop.extent - 1) * loop.src
             dst_offset += (loop.extent - 1) * loop.dst
             factor_offset += (loop.extent - 1) * loop.factor

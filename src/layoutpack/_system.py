@@ -21,7 +21,7 @@ def cache_sizes(root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> dict
 
 
 def streaming_threshold() -> int:
-    """Bytes from which stores bypass the caches: LAYOUTPACK_STREAMING_THRESHOLD, or a third of the largest cache."""
+    """Bytes from which stores bypass the caches: LAYOUTPACK_STREAMING_THRESHOLD, or half the largest cache."""
     text = os.environ.get("LAYOUTPACK_STREAMING_THRESHOLD", "").strip()
     if text:
         try:
@@ -31,4 +31,4 @@ def streaming_threshold() -> int:
         if number >= 0:
             return number
         warnings.warn(f"LAYOUTPACK_STREAMING_THRESHOLD={text!r} is not a number of bytes and is ignored", stacklevel=2)
-    return max(cache_sizes().values(), default=32 << 20) // 3
+    return max(cache_sizes().values(), default=32 << 20) // 2

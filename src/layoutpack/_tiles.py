@@ -171,7 +171,8 @@ def choose_panel(loops: Sequence[Loop], src_width: int, width: int, streams: boo
             # rows there are more than of planes, but for runs past the caches, whose rows lie side by side.
             plane = min(order, key=lambda i: (abs(loops[i].src) or 1 << 62, abs(loops[i].dst)))
             order.remove(plane)
-            if not streams and loops[plane].extent > loops[row].extent:
+            turned = abs(loops[plane].src) < abs(loops[row].src)  # else the order of the output is the input's too
+            if not streams and turned and loops[plane].extent > loops[row].extent:
                 row, plane = plane, row
         return Panel(tuple(order), plane, row, col, "copy")
     nearer = [i for i in order if loops[i].src and (abs(loops[i].src) < abs(fast.src) or not fast.src)]

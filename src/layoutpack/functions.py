@@ -519,7 +519,7 @@ def plan(
     channels, groups, c0, n0, m0, fill
         As for `repack`.
     streaming : bool or "auto", optional
-        Whether large stores bypass the caches. "auto": where input and output are larger than a third of the last-level
+        Whether large stores bypass the caches. "auto": where input and output are larger than half the last-level
         cache (`show_config` tells the bytes). False keeps the result in the cache for whoever reads it next.
 
     Returns
